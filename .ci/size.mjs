@@ -1,0 +1,56 @@
+// What a page downloads to use the package, gzip -9: the wasm, its glue, and the JS that the main entry imports, file by file.
+// Fails above the budget.
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const BUDGET = 70 * 1024;
+
+const pkg = resolve(fileURLToPath(import.meta.url), "../../pkg");
+const wasm = join(pkg, "wasm");
+
+/** The file that `.` of the exports names for a browser's import. */
+function entry() {
+  let target = JSON.parse(readFileSync(join(pkg, "package.json"), "utf8")).exports?.["."];
+  while (target !== null && typeof target === "object") target = target.browser ?? target.import ?? target.default;
+  if (typeof target !== "string") throw new Error("pkg/package.json exports no \".\"");
+  return join(pkg, target);
+}
+
+/** A file and everything that it imports, without the files that only a call would fetch. */
+function reach(file, found = new Set()) {
+  if (found.has(file)) return found;
+  found.add(file);
+  const imports = /(?:^|[\s;}])(?:import|export)\s*(?:[\w$*{}\s,]+?\bfrom\s*)?["'](\.{1,2}\/[^"']+)["']/g;
+  for (const [, specifier] of readFileSync(file, "utf8").matchAll(imports)) {
+    const other = resolve(dirname(file), specifier);
+    // A comment may show an import of a file that is the reader's.
+    if (existsSync(other)) reach(other, found);
+  }
+  return found;
+}
+
+const rows = [...reach(entry()), join(wasm, "pocket_broker_bg.wasm")].map((file) => {
+  const bytes = readFileSync(file);
+  const kind = file.endsWith(".wasm") ? "wasm" : file.startsWith(wasm) ? "glue" : "facade";
+  return { kind, name: relative(pkg, file), raw: bytes.length, gzip: execFileSync("gzip", ["-9c"], { input: bytes }).length };
+});
+if (!rows.some(({ kind }) => kind === "glue")) throw new Error("the main entry does not reach the glue: its size would be missed");
+
+const line = (name, raw, gzip) => console.log(`${name.padEnd(36)}${String(raw).padStart(10)}${String(gzip).padStart(10)}`);
+const sum = (some, key) => some.reduce((total, row) => total + row[key], 0);
+line("bytes", "raw", "gzip -9");
+for (const kind of ["wasm", "glue", "facade"]) {
+  const some = rows.filter((row) => row.kind === kind);
+  if (some.length > 1) for (const { name, raw, gzip } of some) line(`  ${name}`, raw, gzip);
+  line(kind, sum(some, "raw"), sum(some, "gzip"));
+}
+const total = sum(rows, "gzip");
+line("total", sum(rows, "raw"), total);
+const kib = (bytes) => `${(bytes / 1024).toFixed(1)} KiB`;
+console.log(`size: ${kib(total)} of ${kib(BUDGET)}`);
+if (total > BUDGET) {
+  console.error(`size: ${total - BUDGET} bytes over the budget`);
+  process.exit(1);
+}

@@ -1,0 +1,126 @@
+import { instant, text } from "./check.js";
+import { refuseClone } from "./conversation.js";
+import { closedError, openRaw, type Core } from "./core.js";
+import { normalise, queueOptions } from "./definitions.js";
+import { fromRaw, rethrow } from "./errors.js";
+import { announce, fire } from "./events.js";
+import { Line } from "./line.js";
+import type { CloseReason, Notice, RawBroker } from "./raw.js";
+import { transact, type UnitOfWork } from "./transaction.js";
+import type { Broker, Transaction, Views } from "./types/broker.js";
+import type { Definitions, QueueOptions } from "./types/definitions.js";
+import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions } from "./types/verbs.js";
+import { VerbCalls } from "./verbs.js";
+import { ViewCalls } from "./views.js";
+
+// The import must work where there is neither (on a server); opening a broker needs both.
+const Target = (globalThis.EventTarget ?? Object) as new () => Pick<Broker, keyof EventTarget>;
+const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
+
+/** A broker of its own over the context's one connection. */
+export class PocketBroker extends Target implements Broker {
+  readonly name: string;
+  readonly instanceId: string;
+  readonly #core: Core;
+  readonly #line = new Line();
+  readonly #verbs: VerbCalls;
+  readonly #views: ViewCalls;
+  readonly #open = new Set<UnitOfWork>();
+  #closing: Promise<void> | undefined;
+  #announced = false;
+
+  constructor(name: string, raw: RawBroker, maxMessageBytes: number) {
+    super();
+    this.name = name;
+    this.instanceId = raw.instanceId;
+    const core: Core = { name, raw, maxMessageBytes, validators: new Map(), storesBlobs: undefined, closed: undefined };
+    this.#core = core;
+    this.#views = new ViewCalls(core, () => this.#verbs);
+    this.#verbs = new VerbCalls({ core, line: this.#line, target: () => openRaw(core), views: this.#views, speaker: () => this.#verbs });
+    refuseClone(this);
+  }
+
+  async define(definitions: Definitions): Promise<Broker> {
+    const { raw, validators } = normalise(definitions);
+    await openRaw(this.#core).define(raw).catch(rethrow);
+    for (const [messageType, validator] of validators) this.#core.validators.set(messageType, validator);
+    return this;
+  }
+
+  async alterQueue(name: string, options: QueueOptions): Promise<void> {
+    await openRaw(this.#core).alterQueue(text(name, "name"), queueOptions(options, "options")).catch(rethrow);
+  }
+
+  transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T> {
+    return transact(this.#core, this.#open, work, options);
+  }
+
+  async purgeArchive(before: Date | number): Promise<number> {
+    return openRaw(this.#core).purgeArchive(instant(before, "before")).catch(rethrow);
+  }
+
+  close(): Promise<void> {
+    return this.#closing ??= this.#close();
+  }
+
+  async #close(): Promise<void> {
+    const waiting = this.#line.idle().catch(() => {});
+    this.#shut("closed");
+    await waiting;
+    try {
+      await this.#core.raw.close();
+    } catch (error) {
+      throw fromRaw(error);
+    } finally {
+      this.#announce();
+    }
+  }
+
+  /** What the wasm side has to tell. */
+  noticed(notice: Notice): void {
+    if (this.#core.closed === undefined) announce(this, notice);
+  }
+
+  /** The wasm side has closed. */
+  closed(reason: CloseReason): void {
+    this.#shut(reason);
+    queueMicrotask(() => this.#announce());
+  }
+
+  #shut(reason: CloseReason): void {
+    if (this.#core.closed !== undefined) return;
+    this.#core.closed = reason;
+    for (const unit of this.#open) {
+      const error = closedError(this.#core);
+      unit.stop(error, error);
+    }
+  }
+
+  #announce(): void {
+    if (this.#announced) return;
+    this.#announced = true;
+    fire(this, "close", { reason: this.#core.closed ?? "closed" });
+  }
+
+  beginDialog(options: BeginDialog): Promise<Conversation> { return this.#verbs.beginDialog(options); }
+  send(to: ConversationRef, messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId>;
+  send(to: readonly ConversationRef[], messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId[]>;
+  send(to: any, messageType: string, body?: unknown, options?: SendOptions): Promise<any> { return this.#verbs.send(to, messageType, body, options); }
+  sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> { return this.#verbs.sendMany(to, messages, options); }
+  receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
+  endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> { return this.#verbs.endConversation(conversation, options); }
+  getGroupState<T = any>(group: GroupRef): Promise<T | undefined> { return this.#verbs.getGroupState<T>(group); }
+  setGroupState(group: GroupRef, state: unknown): Promise<void> { return this.#verbs.setGroupState(group, state); }
+
+  select<B = any>(queue: string, filter?: RowFilter): Rows<Message<B>> { return this.#views.select<B>(queue, filter); }
+  count(queue: string, filter?: RowFilter): Promise<number> { return this.#views.count(queue, filter); }
+  queues(): Promise<QueueInfo[]> { return this.#views.queues(); }
+  conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#views.conversation(conversation); }
+  conversations(filter?: Parameters<Views["conversations"]>[0]): Rows<ConversationEndpoint> { return this.#views.conversations(filter); }
+  transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
+  archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }
+
+  [asyncDispose](): Promise<void> { return this.close(); }
+  get [Symbol.toStringTag](): string { return "Broker"; }
+}

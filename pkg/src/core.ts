@@ -1,0 +1,34 @@
+import { BrokerError } from "./errors.js";
+import type { CloseReason, RawBroker } from "./raw.js";
+import type { StandardSchemaV1 } from "./types/definitions.js";
+
+/** What a Broker, its transactions and its conversations share. */
+export interface Core {
+  readonly name: string;
+  readonly raw: RawBroker;
+  readonly maxMessageBytes: number;
+  /** The validators that this Broker was given, by message type. */
+  readonly validators: Map<string, StandardSchemaV1>;
+  /** Whether the store takes Blobs; undefined until a body has one. */
+  storesBlobs: boolean | undefined;
+  /** Why it is closed; undefined while it is open. */
+  closed: CloseReason | undefined;
+}
+
+const WHY: Readonly<Record<CloseReason, string>> = {
+  "closed": "close() was called. Open it again with openBroker",
+  "deleted": "its database was deleted. openBroker makes a new, empty one",
+  "upgraded-elsewhere": "another tab opened it with a newer version of pocket-broker. Reload the page",
+  "storage-lost": "the browser took its storage away. Open it again with openBroker",
+};
+
+export function closedError(core: Core): BrokerError {
+  const reason = core.closed ?? "closed";
+  return new BrokerError("Closed", `The broker ${JSON.stringify(core.name)} is closed: ${WHY[reason]}.`, { details: { reason } });
+}
+
+/** The raw class, while the broker is open. */
+export function openRaw(core: Core): RawBroker {
+  if (core.closed !== undefined) throw closedError(core);
+  return core.raw;
+}

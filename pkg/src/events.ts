@@ -1,0 +1,25 @@
+import type { Notice } from "./raw.js";
+import type { BrokerEvents } from "./types/broker.js";
+import type { Message } from "./types/messages.js";
+
+/** Sends a commit's events. Listeners never run inside of a call of the wasm side. */
+export function announce(target: EventTarget, notice: Notice): void {
+  queueMicrotask(() => {
+    const { queues, conversations, delayed, transmission, archive } = notice;
+    fire(target, "changed", { queues, conversations, delayed, transmission, archive });
+    for (const queue of notice.enqueued) fire(target, "message-enqueued", { queue });
+    for (const [handle, state] of notice.states) fire(target, "conversation-changed", { handle, state });
+    for (const { reason, message } of notice.dropped) fire(target, "message-dropped", { reason, message: partialMessage(message) });
+    for (const { queue, reason } of notice.disabled) fire(target, "queue-disabled", { queue, reason });
+  });
+}
+
+export function fire<K extends keyof BrokerEvents>(target: EventTarget, type: K, detail: BrokerEvents[K]): void {
+  target.dispatchEvent(new CustomEvent(type, { detail }));
+}
+
+/** A message as far as it is known, with its time as a Date. */
+function partialMessage(message: object): Partial<Message> {
+  const { messageEnqueueTime: time } = message as { messageEnqueueTime?: unknown };
+  return typeof time === "number" ? { ...message, messageEnqueueTime: new Date(time) } : message;
+}

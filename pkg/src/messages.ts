@@ -1,0 +1,82 @@
+// Rows on their way out: what the wasm side gives in columns, as the objects that the application sees.
+import { unpack } from "./blobs.js";
+import type { Batch, RawEndpoint, RawTransmissionRow } from "./raw.js";
+import type { ConversationEndpoint, Message, TransmissionRow } from "./types/messages.js";
+
+/** A row's status: 0 retained received, 1 ready, 2 not yet complete, 3 retained sent. */
+export const MessageStatus = { RetainedReceived: 0, Ready: 1, NotYetComplete: 2, RetainedSent: 3 } as const;
+
+/** The message types of the broker itself. The body of Error is { code, description }. */
+export const SystemMessage = {
+  EndDialog: "http://schemas.microsoft.com/SQL/ServiceBroker/EndDialog",
+  Error: "http://schemas.microsoft.com/SQL/ServiceBroker/Error",
+  DialogTimer: "http://schemas.microsoft.com/SQL/ServiceBroker/DialogTimer",
+} as const;
+
+const HEX = /* @__PURE__ */ Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+
+/** The row's UUID as text. */
+function idText(ids: Uint8Array, row: number): string {
+  let text = "";
+  for (let at = 0; at < 16; at++) {
+    if (at === 4 || at === 6 || at === 8 || at === 10) text += "-";
+    text += HEX[ids[16 * row + at] as number] as string;
+  }
+  return text;
+}
+
+const dateOrNull = (time: number | null | undefined): Date | null => (time == null ? null : new Date(time));
+
+/** Appends a batch's rows to `rows`. */
+function expandInto(rows: Message[], batch: Batch): void {
+  const { count, types, validations, times, headers, bodies, packings } = batch;
+  for (let index = 0; index < count; index++) {
+    const row = batch.reverse === true ? count - 1 - index : index;
+    const own = headers?.[row];
+    rows.push({
+      status: batch.status,
+      priority: batch.priority,
+      queuingOrder: batch.order + row,
+      conversationGroupId: batch.groupId,
+      conversationHandle: batch.handle,
+      conversationId: batch.conversationId,
+      messageSequenceNumber: batch.sequence + row,
+      serviceName: batch.serviceName,
+      serviceContractName: batch.contract,
+      messageTypeName: typeof types === "string" ? types : types[row] as string,
+      validation: typeof validations === "string" ? validations : validations[row] as Message["validation"],
+      messageId: idText(batch.ids, row),
+      messageEnqueueTime: new Date(typeof times === "number" ? times : times[row] as number),
+      headers: own == null ? {} : { ...own },
+      key: batch.key,
+      body: packings === null ? bodies[row] : unpack(bodies[row], packings[row]),
+      attempts: batch.attempts,
+      retryAt: dateOrNull(batch.retryAt),
+      lastError: batch.lastError,
+    });
+  }
+}
+
+export function expand(batches: readonly Batch[]): Message[] {
+  const rows: Message[] = [];
+  for (const batch of batches) expandInto(rows, batch);
+  return rows;
+}
+
+export type ArchiveRow = Message & { archivedAt: Date; queue: string };
+
+export function expandArchive(batches: readonly Batch[]): ArchiveRow[] {
+  const rows: ArchiveRow[] = [];
+  for (const batch of batches) {
+    for (const row of expand([batch])) rows.push(Object.assign(row, { archivedAt: new Date(batch.archivedAt ?? 0), queue: batch.queue ?? "" }));
+  }
+  return rows;
+}
+
+export function endpoint(raw: RawEndpoint): ConversationEndpoint {
+  return { ...raw, lifetime: dateOrNull(raw.lifetime), dialogTimer: dateOrNull(raw.dialogTimer), createdAt: new Date(raw.createdAt) };
+}
+
+export function transmissionRow({ packing, ...raw }: RawTransmissionRow): TransmissionRow {
+  return { ...raw, enqueueTime: new Date(raw.enqueueTime), nextAttempt: dateOrNull(raw.nextAttempt), body: unpack(raw.body, packing) };
+}

@@ -1,0 +1,113 @@
+import { abortSignal, amount, describe, later, number, oneOf, options, text } from "./check.js";
+import { PocketBroker } from "./broker.js";
+import { invalid, rethrow } from "./errors.js";
+import { load } from "./load.js";
+import type { CloseReason, Notice, RawBroker } from "./raw.js";
+import type { Broker, Clock, OpenOptions } from "./types/broker.js";
+
+const DURABILITIES = ["strict", "relaxed"] as const;
+const STORAGES = ["indexeddb", "memory"] as const;
+const MAX_NAME = 128;
+const LOCK_TIMEOUT = 5_000;
+const MAX_MESSAGE_BYTES = 128 * 1024 * 1024;
+
+/**
+ * Opens (or creates) the broker that lives in the IndexedDB database `name`, in a window, dedicated, shared or service worker.
+ * Loads the wasm once, lazily. Each call gives a Broker of its own over one connection per context; its `close` closes only itself.
+ * `durability` and `clock` must agree with a broker of this name that is open here already.
+ *
+ * Errors: InvalidArgument, LoadFailed, StorageUnavailable (within 10 s), UpgradeBlocked (after 5 s), VersionTooNew, those of `define`.
+ */
+export async function openBroker(name: string, openOptions?: OpenOptions): Promise<Broker> {
+  checkName(name);
+  const { definitions, durability = "strict", storage = "indexeddb", clock, lockTimeout = LOCK_TIMEOUT, maxMessageBytes = MAX_MESSAGE_BYTES, wasm, signal } = options(openOptions, "options", {
+    definitions: asGiven<OpenOptions["definitions"]>,
+    durability: (value, argument) => oneOf(value, argument, DURABILITIES),
+    storage: (value, argument) => oneOf(value, argument, STORAGES),
+    clock: readClock,
+    lockTimeout: (value, argument) => amount(value, argument, 0),
+    maxMessageBytes: positive,
+    wasm: asGiven<OpenOptions["wasm"]>,
+    signal: abortSignal,
+    codec: later("encode bodies before they are sent"),
+    delayedDelivery: later("leave it out"),
+  });
+  signal?.throwIfAborted();
+  const glue = await unlessAborted(load(wasm), signal);
+
+  let broker: PocketBroker | undefined;
+  let closed: CloseReason | undefined;
+  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, ...(clock !== undefined && { now: clock }) },
+    (notice: Notice) => broker?.noticed(notice),
+    (reason: CloseReason) => {
+      closed = reason;
+      broker?.closed(reason);
+    }).catch(rethrow);
+  const raw = await unlessAborted(opening, signal, closeQuietly);
+  broker = new PocketBroker(name, raw, maxMessageBytes);
+  if (closed !== undefined) broker.closed(closed);
+  if (definitions === undefined) return broker;
+  const defining = broker.define(definitions);
+  try {
+    await unlessAborted(defining, signal);
+    return broker;
+  } catch (error) {
+    closeQuietly(broker);
+    throw error;
+  }
+}
+
+/** Deletes the database, if there. Other contexts' brokers close themselves first (event "close"). Errors: LoadFailed, StorageUnavailable, UpgradeBlocked. */
+export async function deleteBroker(name: string): Promise<void> {
+  checkName(name);
+  const glue = await load(undefined);
+  await glue.deleteBroker(name).catch(rethrow);
+}
+
+function checkName(name: unknown): void {
+  const length = [...text(name, "name")].length;
+  if (length < 1 || length > MAX_NAME) throw invalid("name", `must have 1 to ${MAX_NAME} characters, not ${length}`);
+}
+
+function asGiven<T>(value: unknown): T {
+  return value as T;
+}
+
+function positive(value: unknown, argument: string): number {
+  if (!(number(value, argument) > 0)) throw invalid(argument, `must be above 0, not ${String(value)}`);
+  return value as number;
+}
+
+const clocks = new WeakMap<Clock, () => number>();
+
+/** The clock as a function; the same one for the same clock, since brokers that share a connection must agree on it. */
+function readClock(value: unknown, argument: string): () => number {
+  const clock = value as Partial<Clock> | null;
+  if (typeof clock !== "object" || typeof clock?.now !== "function") throw invalid(argument, `must be an object with a method now(), not ${describe(value)}`);
+  let now = clocks.get(clock as Clock);
+  if (now === undefined) clocks.set(clock as Clock, now = () => (clock as Clock).now());
+  return now;
+}
+
+/** The promise, or the reason of an abort that comes first; `undo` is for what arrives after that. */
+async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined, undo: (late: T) => void = () => {}): Promise<T> {
+  if (signal === undefined) return promise;
+  let abort = (): void => {};
+  const aborted = new Promise<never>((_, reject) => {
+    abort = () => {
+      reject(signal.reason);
+      promise.then(undo, () => {});
+    };
+    if (signal.aborted) abort();
+    else signal.addEventListener("abort", abort, { once: true });
+  });
+  try {
+    return await Promise.race([aborted, promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+function closeQuietly(open: Pick<RawBroker, "close"> | Broker): void {
+  open.close().catch(() => {});
+}

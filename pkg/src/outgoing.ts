@@ -1,0 +1,101 @@
+// The arguments of the verbs, read once at the call.
+import { abortSignal, describe, flag, later, number, options, plain, text, whole } from "./check.js";
+import { BrokerError, invalid, notSupported } from "./errors.js";
+import type { Headers, RawBeginDialog, RawEnd, RawReceive } from "./raw.js";
+import { conversationHandle } from "./refs.js";
+
+/** What the error queue writes into headers itself. */
+const RESERVED = /^(ExceptionInfo\..*|FailedQ|TimeOfFailure|ProcessingEndpoint|Retries)$/s;
+
+function headers(value: unknown, argument: string): Headers {
+  const given = plain(value, argument);
+  const entries = Object.keys(given).map((name): [string, string] => {
+    const at = `${argument}[${JSON.stringify(name)}]`;
+    text(name, at);
+    if (RESERVED.test(name)) throw invalid(at, "is a header that the error queue writes itself: choose another name");
+    return [name, text(given[name], at)];
+  });
+  return Object.fromEntries(entries);
+}
+
+const delayed = later("send it when it is due");
+const sending = { signal: abortSignal, delay: delayed, deliverAt: delayed };
+
+export interface Sending { headers?: Headers; signal?: AbortSignal }
+const NOTHING: Sending = {};
+
+export function sendOptions(value: unknown): Sending {
+  return value === undefined ? NOTHING : options(value, "options", { headers, ...sending }) as Sending;
+}
+
+export function sendManyOptions(value: unknown): Sending {
+  return value === undefined ? NOTHING : options(value, "options", {
+    ...sending, headers: (_: unknown, argument: string): never => { throw invalid(argument, "is not an option here: give each message its own headers"); },
+  }) as Sending;
+}
+
+export interface Outgoing { messageType: string; body: unknown; headers: Headers | undefined; name: string }
+
+export function outgoing(value: unknown): Outgoing[] {
+  if (!Array.isArray(value)) throw invalid("messages", `must be an array of { messageType, body, headers }, not ${describe(value)}`);
+  return value.map((message: unknown, index) => {
+    const name = `messages[${index}]`;
+    if (message === undefined) throw invalid(name, "must be an object, not undefined");
+    const { messageType = "DEFAULT", body, headers: own } = options(message, name, { messageType: text, body: (given: unknown) => given, headers });
+    return { messageType, body, headers: own, name: `${name}.body` };
+  });
+}
+
+export function dialogOptions(value: unknown): RawBeginDialog {
+  if (value === undefined) throw invalid("options", "must be an object with `from` and `to`, not undefined");
+  const dialog = options(value, "options", {
+    from: text, to: text, contract: text, toBroker: text, relatedConversation: conversationHandle, relatedGroup: text, lifetime: number,
+    reuse: later("keep the conversation's handle and send on it again"),
+  });
+  if (dialog.from === undefined) throw invalid("from", "is missing: the service that begins the dialog");
+  if (dialog.to === undefined) throw invalid("to", "is missing: the service that the dialog is with");
+  if (dialog.relatedConversation !== undefined && dialog.relatedGroup !== undefined) throw invalid("relatedGroup", "and `relatedConversation` exclude each other: give one");
+  return dialog as RawBeginDialog;
+}
+
+const receiving = {
+  top: (top: unknown, argument: string) => whole(top, argument, 1, 0xffff_ffff),
+  timeout: (timeout: unknown, argument: string): undefined => {
+    if (!(number(timeout, argument) >= 0)) throw invalid(argument, `must be 0 or more milliseconds, not ${String(timeout)}`);
+    if (timeout !== 0) throw notSupported(argument, "receive without it, and again after the event \"message-enqueued\"");
+  },
+  signal: abortSignal,
+};
+
+export interface Receiving { raw: RawReceive; signal: AbortSignal | undefined }
+
+export function receiveOptions(value: unknown): Receiving {
+  const { signal, ...raw } = options(value, "options", { ...receiving, conversation: conversationHandle, group: text });
+  if (raw.conversation !== undefined && raw.group !== undefined) throw invalid("group", "and `conversation` exclude each other: give one");
+  return { raw: raw as RawReceive, signal };
+}
+
+/** For a conversation's own `receive`. */
+export function receiveOwnOptions(value: unknown, conversation: string): Receiving {
+  const { signal, ...raw } = options(value, "options", receiving);
+  return { raw: { ...raw, conversation } as RawReceive, signal };
+}
+
+export function endOptions(value: unknown): RawEnd {
+  return options(value, "options", { error: endError, cleanup: flag, archive: flag }) as RawEnd;
+}
+
+function endError(value: unknown, argument: string): { code: number; description: string } {
+  const { code, description } = plain(value, argument);
+  options(value, argument, { code: known, description: known });
+  if (typeof code !== "number" || !Number.isInteger(code)) throw endRefused(`${argument}.code`, "must be a whole number above 0", code);
+  if (typeof description !== "string") throw endRefused(`${argument}.description`, "must be a text of 1 to 3 000 characters", description);
+  return { code, description: text(description, `${argument}.description`) };
+}
+
+const known = (value: unknown): unknown => value;
+
+function endRefused(argument: string, problem: string, value: unknown): BrokerError {
+  const given = typeof value === "number" ? String(value) : describe(value);
+  return new BrokerError("InvalidEndError", `\`${argument}\` ${problem}, not ${given}.`, { number: 8422, details: { argument } });
+}

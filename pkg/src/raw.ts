@@ -1,0 +1,117 @@
+// The lower side: the one class that the wasm exports, and what crosses the boundary. Times are epoch milliseconds.
+import type { BrokerErrorCode } from "./types/errors.js";
+import type { BrokerEvents } from "./types/broker.js";
+import type { ConversationEndpoint, QueueInfo, TransmissionRow } from "./types/messages.js";
+
+export type RawValidation = "N" | "E" | "J" | "S";
+export type Headers = Record<string, string>;
+/** null to begin with, then the `next` of the page before. */
+export type Token = unknown;
+export interface Page<R> { rows: R[]; next: Token }
+
+export interface RawConversation {
+  handle: string; conversationId: string; groupId: string; isInitiator: boolean; service: string; farService: string; contract: string;
+}
+export interface RawQueueOptions {
+  status?: "on" | "off"; retention?: boolean; maxRows?: number; maxAge?: number;
+  poisonMessageHandling?: boolean; archive?: boolean; activation?: "on" | "off"; body?: RawValidation;
+}
+export interface RawService { queue?: string; contracts?: string[] }
+export interface RawPriority { contract?: string; localService?: string; remoteService?: string; level: number }
+/** Every list in the user's own order. */
+export interface RawDefinitions {
+  messageTypes: [name: string, validation: RawValidation][];
+  contracts: [name: string, entries: [messageType: string, sentBy: string][]][];
+  queues: [name: string, options: RawQueueOptions][];
+  services: [name: string, options: RawService][];
+  priorities: [name: string, rule: RawPriority][];
+}
+export interface RawFilter {
+  status?: number[]; conversation?: string; group?: string; messageType?: string; after?: number; limit?: number; reverse?: boolean;
+}
+export interface RawArchiveFilter extends RawFilter { queue?: string; conversationId?: string }
+export interface RawEndpointFilter { service?: string; state?: string; group?: string; conversationId?: string; createdBefore?: number }
+export interface RawBeginDialog {
+  from?: string; to?: string; contract?: string; toBroker?: string; relatedConversation?: string; relatedGroup?: string; lifetime?: number;
+}
+export interface RawReceive { top?: number; conversation?: string; group?: string }
+export interface RawEnd { error?: { code: number; description: string }; cleanup?: boolean; archive?: boolean }
+
+export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
+  lifetime: number | null; dialogTimer: number | null; createdAt: number;
+}
+export interface RawTransmissionRow extends Omit<TransmissionRow, "enqueueTime" | "nextAttempt"> {
+  enqueueTime: number; nextAttempt: number | null; packing: number;
+}
+
+/** `count` rows of one conversation endpoint. A column is one value for all of them, or an array with one value each. */
+export interface Batch {
+  count: number; status: 0 | 1 | 2 | 3; priority: number;
+  /** Of the first row; both rise by 1. */
+  order: number; sequence: number;
+  groupId: string; handle: string; conversationId: string; serviceName: string; contract: string; key: string | null;
+  types: string | string[]; validations: RawValidation | RawValidation[];
+  /** 16 bytes a row. */
+  ids: Uint8Array;
+  times: number | number[];
+  /** null: all empty. */
+  headers: null | (Headers | null | undefined)[];
+  bodies: unknown[];
+  /** null: all 0. */
+  packings: null | number[];
+  attempts: number; retryAt: number | null; lastError: string | null;
+  archivedAt?: number; queue?: string;
+  /** The rows are to be given last to first. */
+  reverse?: boolean;
+}
+
+/** What a commit, of this broker or another one of the origin, touched. */
+export interface Notice {
+  queues: string[]; conversations: boolean; delayed: boolean; transmission: boolean; archive: boolean;
+  enqueued: string[]; states: [handle: string, state: ConversationEndpoint["state"]][];
+  dropped: { reason: string; message: object }[]; disabled: BrokerEvents["queue-disabled"][];
+}
+export type CloseReason = BrokerEvents["close"]["reason"];
+
+export interface RawError { code: BrokerErrorCode | "Aborted"; message: string; number?: number; retryable: boolean; details: Record<string, unknown>; cause?: unknown }
+
+/** The verbs, of the broker and of a transaction alike. */
+export interface RawVerbs {
+  beginDialog(options: RawBeginDialog): Promise<RawConversation>;
+  send(handles: string[], messageType: string, body: unknown, packing: number, size: number, headers: Headers | undefined, signal: AbortSignal | undefined): Promise<string[]>;
+  sendMany(handle: string, messageTypes: string[], bodies: unknown[], packings: number[], sizes: number[], headers: (Headers | undefined)[], signal: AbortSignal | undefined): Promise<string[]>;
+  /** With `conversation` the queue may be "": then it is the conversation's own. */
+  receive(queue: string, options: RawReceive, signal: AbortSignal | undefined): Promise<Batch[]>;
+  endConversation(handle: string, options: RawEnd): Promise<{ discarded: number; archived: number }>;
+  getGroupState(group: string): Promise<{ value: unknown; packing: number }>;
+  setGroupState(group: string, value: unknown, packing: number, size: number): Promise<void>;
+}
+export interface RawTransaction extends RawVerbs {
+  commit(): Promise<void>;
+  rollback(): void;
+  readonly isOpen: boolean;
+}
+export interface RawBroker extends RawVerbs {
+  readonly instanceId: string;
+  canStoreBlobs(): Promise<boolean>;
+  validationOf(messageType: string): RawValidation | undefined;
+  define(definitions: RawDefinitions): Promise<void>;
+  alterQueue(name: string, options: RawQueueOptions): Promise<void>;
+  select(queue: string, filter: RawFilter, token: Token, all: boolean): Promise<Page<Batch>>;
+  count(queue: string, filter: RawFilter): Promise<number>;
+  queues(): Promise<QueueInfo[]>;
+  conversations(filter: RawEndpointFilter, token: Token, all: boolean): Promise<Page<RawEndpoint>>;
+  info(handle: string): Promise<RawEndpoint | null | undefined>;
+  transmissionQueue(filter: { conversation?: string }, token: Token, all: boolean): Promise<Page<RawTransmissionRow>>;
+  archive(filter: RawArchiveFilter, token: Token, all: boolean): Promise<Page<Batch>>;
+  purgeArchive(before: number): Promise<number>;
+  begin(): RawTransaction;
+  close(): Promise<void>;
+}
+export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; now?: () => number }
+/** The generated module. */
+export interface Glue {
+  default(source: { module_or_path: unknown }): Promise<unknown>;
+  deleteBroker(name: string): Promise<void>;
+  RawBroker: { open(name: string, options: RawOpenOptions, onNotice: (notice: Notice) => void, onClose: (reason: CloseReason) => void): Promise<RawBroker> };
+}

@@ -1,0 +1,40 @@
+import { refuseClone } from "./conversation.js";
+import type { Transaction, Views } from "./types/broker.js";
+import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions } from "./types/verbs.js";
+import type { VerbCalls } from "./verbs.js";
+import type { ViewCalls } from "./views.js";
+
+/** What `work` gets: the verbs, within the transaction, and the views. */
+export class TransactionFacade implements Transaction {
+  readonly signal: AbortSignal;
+  readonly #verbs: VerbCalls;
+  readonly #views: ViewCalls;
+
+  constructor(signal: AbortSignal, verbs: VerbCalls, views: ViewCalls) {
+    this.signal = signal;
+    this.#verbs = verbs;
+    this.#views = views;
+    refuseClone(this);
+  }
+
+  beginDialog(options: BeginDialog): Promise<Conversation> { return this.#verbs.beginDialog(options); }
+  send(to: ConversationRef, messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId>;
+  send(to: readonly ConversationRef[], messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId[]>;
+  send(to: any, messageType: string, body?: unknown, options?: SendOptions): Promise<any> { return this.#verbs.send(to, messageType, body, options); }
+  sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> { return this.#verbs.sendMany(to, messages, options); }
+  receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
+  endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> { return this.#verbs.endConversation(conversation, options); }
+  getGroupState<T = any>(group: GroupRef): Promise<T | undefined> { return this.#verbs.getGroupState<T>(group); }
+  setGroupState(group: GroupRef, state: unknown): Promise<void> { return this.#verbs.setGroupState(group, state); }
+
+  select<B = any>(queue: string, filter?: RowFilter): Rows<Message<B>> { return this.#views.select<B>(queue, filter); }
+  count(queue: string, filter?: RowFilter): Promise<number> { return this.#views.count(queue, filter); }
+  queues(): Promise<QueueInfo[]> { return this.#views.queues(); }
+  conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#views.conversation(conversation); }
+  conversations(filter?: Parameters<Views["conversations"]>[0]): Rows<ConversationEndpoint> { return this.#views.conversations(filter); }
+  transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
+  archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }
+
+  get [Symbol.toStringTag](): string { return "Transaction"; }
+}

@@ -1,0 +1,108 @@
+import { abortSignal, describe, options } from "./check.js";
+import { openRaw, type Core } from "./core.js";
+import { BrokerError, fromRaw, invalid } from "./errors.js";
+import { Line } from "./line.js";
+import type { RawTransaction, RawVerbs } from "./raw.js";
+import { TransactionFacade } from "./transaction-facade.js";
+import type { Transaction } from "./types/broker.js";
+import { VerbCalls } from "./verbs.js";
+import { ViewCalls } from "./views.js";
+
+/** A unit of work, from its begin to its outcome. */
+export class UnitOfWork {
+  readonly facade: TransactionFacade;
+  /** Rejects when the work is stopped from outside: an abort, `close`. */
+  readonly stopped: Promise<never>;
+  readonly #raw: RawTransaction;
+  readonly #line = new Line();
+  readonly #controller = new AbortController();
+  #state: "open" | "committing" | "committed" | "rolled back" = "open";
+  /** What verbs say after the end, when it is more than that it has ended. */
+  #closed: BrokerError | undefined;
+  #outcome: Promise<void> | undefined;
+  #stop!: (reason: unknown) => void;
+
+  constructor(core: Core) {
+    try {
+      this.#raw = openRaw(core).begin();
+    } catch (error) {
+      throw fromRaw(error);
+    }
+    this.stopped = new Promise((_, reject) => { this.#stop = reject; });
+    this.stopped.catch(() => {});
+    const line = this.#line;
+    // Conversations go on with the broker afterwards; the transaction's own verbs do not.
+    const afterwards = (): RawVerbs | Promise<RawVerbs> => {
+      if (this.#state === "open") return this.#raw;
+      const settled = this.#outcome;
+      return this.#state === "committing" && settled !== undefined ? settled.then(() => openRaw(core)) : openRaw(core);
+    };
+    const views: ViewCalls = new ViewCalls(core, () => conversations);
+    const conversations: VerbCalls = new VerbCalls({ core, line, target: afterwards, views, speaker: () => conversations });
+    const verbs = new VerbCalls({ core, line, target: () => this.#openRaw(), views, speaker: () => conversations });
+    this.facade = new TransactionFacade(this.#controller.signal, verbs, views);
+  }
+
+  #openRaw(): RawTransaction {
+    if (this.#state === "open") return this.#raw;
+    throw this.#closed ?? new BrokerError("TransactionClosed", `This transaction is over (${this.#state}): its verbs work only until its work settles. Begin another with broker.transaction.`,
+      { retryable: true, details: { state: this.#state } });
+  }
+
+  /** Rolls back from outside. Does nothing once the commit is on its way. */
+  stop(reason: unknown, closed?: BrokerError): void {
+    if (this.#state !== "open") return;
+    this.#closed = closed;
+    this.rollback(reason);
+    this.#stop(reason);
+  }
+
+  rollback(reason: unknown): void {
+    if (this.#state !== "open") return;
+    this.#state = "rolled back";
+    try {
+      this.#raw.rollback();
+    } catch {
+      // It was over already.
+    }
+    this.#controller.abort(reason);
+  }
+
+  async commit(): Promise<void> {
+    await Promise.race([this.stopped, this.#line.idle()]);
+    this.#state = "committing";
+    try {
+      const committing = this.#raw.commit();
+      this.#outcome = committing.then(() => {}, () => {});
+      await committing;
+      this.#state = "committed";
+    } catch (error) {
+      this.#state = "rolled back";
+      const failure = fromRaw(error);
+      this.#controller.abort(failure);
+      throw failure;
+    }
+  }
+}
+
+/** Runs `work` in a transaction of the broker. `open` holds the ones that are open. */
+export async function transact<T>(core: Core, open: Set<UnitOfWork>, work: (tx: Transaction) => Promise<T> | T, settings: unknown): Promise<T> {
+  if (typeof work !== "function") throw invalid("work", `must be a function of the transaction, not ${describe(work)}`);
+  const { signal } = options(settings, "options", { signal: abortSignal });
+  if (signal?.aborted) throw signal.reason;
+  const unit = new UnitOfWork(core);
+  const abort = (): void => unit.stop(signal?.reason);
+  open.add(unit);
+  signal?.addEventListener("abort", abort, { once: true });
+  try {
+    const value = await Promise.race([unit.stopped, work(unit.facade)]);
+    await unit.commit();
+    return value;
+  } catch (reason) {
+    unit.rollback(reason);
+    throw reason;
+  } finally {
+    signal?.removeEventListener("abort", abort);
+    open.delete(unit);
+  }
+}

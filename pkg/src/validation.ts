@@ -1,0 +1,66 @@
+// Message types' validations, checked at the call, before anything of the body reaches the wasm side.
+import { describe } from "./check.js";
+import type { Core } from "./core.js";
+import { BrokerError } from "./errors.js";
+import { jsonProblem } from "./json.js";
+import type { StandardSchemaV1 } from "./types/definitions.js";
+
+const VENDOR = "pocket-broker";
+
+/**
+ * A body type without a validator, for TypeScript: `messageTypes: { Order: type<Order>() }`.
+ * At run time just `validation`, default "none".
+ */
+export function type<T>(validation: "none" | "json" = "none"): StandardSchemaV1<T> {
+  const validate = (value: unknown): object => {
+    const found = validation === "json" ? jsonProblem(value, "value") : undefined;
+    return found === undefined ? { value } : { issues: [{ message: `${found.path} ${found.problem}` }] };
+  };
+  return { "~standard": { version: 1, vendor: VENDOR, validate, validation } as StandardSchemaV1["~standard"] };
+}
+
+/** The validation that an object of `type()` stands for, of any copy of the package; undefined for a real validator. */
+export function markedValidation(schema: StandardSchemaV1): unknown {
+  const standard = schema["~standard"] as { vendor: string; validation?: unknown };
+  return standard.vendor === VENDOR ? standard.validation : undefined;
+}
+
+/** Throws ValidationFailed unless `body` is what `messageType` wants. */
+export function validate(core: Core, messageType: string, body: unknown, name: string): void {
+  const validation = core.raw.validationOf(messageType);
+  if (validation === "N" || validation === undefined) return;
+  if (validation === "E") {
+    if (body !== undefined) throw failed(messageType, `is "empty", so \`${name}\` must be undefined, not ${describe(body)}`);
+  } else if (validation === "J") {
+    const found = jsonProblem(body, name);
+    if (found !== undefined) throw failed(messageType, `is "json", but \`${found.path}\` ${found.problem}, which JSON does not keep`, { path: found.path });
+  } else {
+    const schema = core.validators.get(messageType);
+    if (schema === undefined) {
+      throw failed(messageType, "has a validator that this Broker was not given: pass the definitions with it to openBroker or define", { missing: true });
+    }
+    check(schema, messageType, body, name);
+  }
+}
+
+function check(schema: StandardSchemaV1, messageType: string, body: unknown, name: string): void {
+  let result: { then?: unknown; issues?: unknown } | null | undefined;
+  try {
+    result = schema["~standard"].validate(body);
+  } catch (cause) {
+    throw failed(messageType, `could not check \`${name}\`: its validator threw ${String(cause)}`, {}, cause);
+  }
+  if (typeof result?.then === "function") {
+    (result as Promise<unknown>).then(undefined, () => {}); // its outcome is nobody's any more
+    throw failed(messageType, "has a validator that answers with a promise; a body is checked at the call, so give it a synchronous one", { async: true });
+  }
+  const issues = result?.issues;
+  if (issues) {
+    const [first] = Array.isArray(issues) ? issues as { message?: unknown }[] : [];
+    throw failed(messageType, `refuses \`${name}\`: ${String(first?.message ?? "its validator found issues")}`, { issues });
+  }
+}
+
+function failed(messageType: string, problem: string, details: Record<string, unknown> = {}, cause?: unknown): BrokerError {
+  return new BrokerError("ValidationFailed", `The message type ${JSON.stringify(messageType)} ${problem}.`, { number: 8430, details: { messageType, ...details }, cause });
+}

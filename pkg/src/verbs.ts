@@ -1,0 +1,140 @@
+import { text } from "./check.js";
+import { namePart, takeBody, type Body } from "./bodies.js";
+import { unpack } from "./blobs.js";
+import { BegunConversation } from "./conversation.js";
+import type { Core } from "./core.js";
+import { reasonOf, refuse, rethrow } from "./errors.js";
+import type { Line } from "./line.js";
+import { expand } from "./messages.js";
+import { dialogOptions, endOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Receiving } from "./outgoing.js";
+import type { RawVerbs } from "./raw.js";
+import { conversationHandle, groupOrHandle } from "./refs.js";
+import type { Message } from "./types/messages.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, Verbs } from "./types/verbs.js";
+import { validate } from "./validation.js";
+import type { ViewCalls } from "./views.js";
+
+/** Whom the verbs go to: the broker, or a transaction that is open; a promise while that is being settled. Throws when there is nobody any more. */
+export type Target = () => RawVerbs | Promise<RawVerbs>;
+
+/** What a Broker's or a Transaction's verbs need. */
+export interface Route {
+  readonly core: Core;
+  readonly line: Line;
+  readonly target: Target;
+  readonly views: ViewCalls;
+  /** What a conversation that is begun here speaks through. */
+  readonly speaker: () => VerbCalls;
+}
+
+const all = (ids: string[]): string[] => ids;
+const first = (ids: string[]): string => ids[0] as string;
+
+/** The verbs. Arguments are read and bodies are cloned at the call; each call is one promise hop away from the wasm side. */
+export class VerbCalls implements Verbs {
+  readonly #route: Route;
+
+  constructor(route: Route) {
+    this.#route = route;
+  }
+
+  beginDialog(options: BeginDialog): Promise<Conversation> {
+    return this.#call(() => {
+      const dialog = dialogOptions(options);
+      return this.#issue((raw) => raw.beginDialog(dialog)).then((begun) => new BegunConversation(begun, this.#route.speaker(), this.#route.views), rethrow);
+    });
+  }
+
+  send(to: ConversationRef, messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId>;
+  send(to: readonly ConversationRef[], messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId[]>;
+  send(to: ConversationRef | readonly ConversationRef[], messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId | MessageId[]> {
+    try {
+      const several = Array.isArray(to);
+      const handles = several ? to.map((ref, index) => conversationHandle(ref, `to[${index}]`)) : [conversationHandle(to, "to")];
+      text(messageType, "messageType");
+      const { headers, signal } = sendOptions(options);
+      if (signal?.aborted) return Promise.reject(signal.reason);
+      const target = this.#route.target();
+      const taken = takeBody(this.#route.core, body, "body");
+      validate(this.#route.core, messageType, body, "body");
+      return this.#route.line.run(target, (raw) => raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal), taken.ready)
+        .then<MessageId | MessageId[], never>(several ? all : first, (error) => { throw namePart(reasonOf(error, signal), [taken], () => "body"); });
+    } catch (error) {
+      return refuse(error);
+    }
+  }
+
+  sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> {
+    return this.#call(() => {
+      const handle = conversationHandle(to, "to");
+      const { signal } = sendManyOptions(options);
+      if (signal?.aborted) return Promise.reject(signal.reason);
+      const list = outgoing(messages);
+      const target = this.#route.target();
+      const bodies = list.map(({ messageType, body, name }) => {
+        const taken = takeBody(this.#route.core, body, name);
+        validate(this.#route.core, messageType, body, name);
+        return taken;
+      });
+      const waits = bodies.filter(({ ready }) => ready !== undefined).map(({ ready }) => ready);
+      return this.#route.line.run(target, (raw) => raw.sendMany(
+        handle, list.map(({ messageType }) => messageType), bodies.map(({ value }) => value), bodies.map(({ packing }) => packing), bodies.map(({ size }) => size), list.map(({ headers }) => headers), signal,
+      ), waits.length === 0 ? undefined : Promise.all(waits))
+        .then(undefined, (error) => { throw namePart(reasonOf(error, signal), bodies, (index) => `messages[${index}].body`); });
+    });
+  }
+
+  receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> {
+    return this.#call(() => this.#receive(text(queue, "queue"), receiveOptions(options)));
+  }
+
+  /** From the conversation's own queue. */
+  receiveOwn<B = any>(conversation: string, options: unknown): Promise<Message<B>[]> {
+    return this.#call(() => this.#receive("", receiveOwnOptions(options, conversation)));
+  }
+
+  endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> {
+    return this.#call(() => {
+      const handle = conversationHandle(conversation);
+      const end = endOptions(options);
+      return this.#issue((raw) => raw.endConversation(handle, end)).then(({ discarded, archived }) => ({ discarded, archived }), rethrow);
+    });
+  }
+
+  getGroupState<T = any>(group: GroupRef): Promise<T | undefined> {
+    return this.#call(() => {
+      const id = groupOrHandle(group);
+      return this.#issue((raw) => raw.getGroupState(id)).then(({ value, packing }) => unpack(value, packing) as T | undefined, rethrow);
+    });
+  }
+
+  setGroupState(group: GroupRef, state: unknown): Promise<void> {
+    return this.#call(() => {
+      const id = groupOrHandle(group);
+      const target = this.#route.target();
+      const taken: Body = takeBody(this.#route.core, state, "state");
+      return this.#route.line.run(target, (raw) => raw.setGroupState(id, taken.value, taken.packing, taken.size), taken.ready)
+        .then(nothing, (error) => { throw namePart(reasonOf(error, undefined), [taken], () => "state"); });
+    });
+  }
+
+  #receive(queue: string, { raw: options, signal }: Receiving): Promise<Message[]> {
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    return this.#issue((raw) => raw.receive(queue, options, signal)).then(expand, (error) => { throw reasonOf(error, signal); });
+  }
+
+  #issue<T>(task: (raw: RawVerbs) => Promise<T>): Promise<T> {
+    return this.#route.line.run(this.#route.target(), task);
+  }
+
+  /** What is wrong at the call itself rejects as well. */
+  #call<T>(call: () => Promise<T>): Promise<T> {
+    try {
+      return call();
+    } catch (error) {
+      return refuse(error);
+    }
+  }
+}
+
+function nothing(): void {}

@@ -1,0 +1,86 @@
+import { text } from "./check.js";
+import { SpokenConversation } from "./conversation.js";
+import { openRaw, type Core } from "./core.js";
+import { BrokerError, fromRaw, refuse, rethrow } from "./errors.js";
+import { archiveFilter, endpointFilter, rowFilter, transmissionFilter } from "./filters.js";
+import { endpoint, expand, expandArchive, transmissionRow } from "./messages.js";
+import type { Page, RawBroker } from "./raw.js";
+import { conversationHandle } from "./refs.js";
+import { RowPages } from "./rows.js";
+import type { Views } from "./types/broker.js";
+import type { ConversationEndpoint, Message, QueueInfo, Rows } from "./types/messages.js";
+import type { ConversationRef } from "./types/verbs.js";
+import type { VerbCalls } from "./verbs.js";
+
+/** The views of a Broker and of its transactions alike: they read what is committed. */
+export class ViewCalls implements Views {
+  readonly #core: Core;
+  /** What conversations that are looked up here speak through. */
+  readonly #speaker: () => VerbCalls;
+
+  constructor(core: Core, speaker: () => VerbCalls) {
+    this.#core = core;
+    this.#speaker = speaker;
+  }
+
+  select<B = any>(queue: string, filter?: unknown): Rows<Message<B>> {
+    return this.#rows(() => [text(queue, "queue"), rowFilter(filter)] as const,
+      (raw, [name, given], token, all, one) => raw.select(name, one ? { ...given, limit: Math.min(1, given.limit ?? 1) } : given, token, all), expand);
+  }
+
+  archive(filter?: unknown): ReturnType<Views["archive"]> {
+    return this.#rows(() => archiveFilter(filter),
+      (raw, given, token, all, one) => raw.archive(one ? { ...given, limit: Math.min(1, given.limit ?? 1) } : given, token, all), expandArchive);
+  }
+
+  conversations(filter?: unknown): Rows<ConversationEndpoint> {
+    return this.#rows(() => endpointFilter(filter), (raw, given, token, all) => raw.conversations(given, token, all), (rows) => rows.map(endpoint));
+  }
+
+  transmissionQueue(filter?: unknown): ReturnType<Views["transmissionQueue"]> {
+    return this.#rows(() => transmissionFilter(filter), (raw, given, token, all) => raw.transmissionQueue(given, token, all), (rows) => rows.map(transmissionRow));
+  }
+
+  count(queue: string, filter?: unknown): Promise<number> {
+    return this.#ask((raw) => raw.count(text(queue, "queue"), rowFilter(filter)));
+  }
+
+  queues(): Promise<QueueInfo[]> {
+    return this.#ask((raw) => raw.queues());
+  }
+
+  info(handle: string): Promise<ConversationEndpoint | null> {
+    return this.#ask((raw) => raw.info(handle).then((row) => (row == null ? null : endpoint(row))));
+  }
+
+  conversation(conversation: ConversationRef): SpokenConversation {
+    return new SpokenConversation(conversationHandle(conversation), this.#speaker(), this);
+  }
+
+  #ask<T>(question: (raw: RawBroker) => Promise<T>): Promise<T> {
+    try {
+      return question(openRaw(this.#core)).then(undefined, rethrow);
+    } catch (error) {
+      return refuse(error);
+    }
+  }
+
+  /** `check` reads the arguments, now; what is wrong with them shows when the rows are asked for. */
+  #rows<A, C, R>(check: () => A, read: (raw: RawBroker, argument: A, token: unknown, all: boolean, one: boolean) => Promise<Page<C>>, expandPage: (rows: C[]) => R[]): Rows<R> {
+    let argument: A;
+    try {
+      argument = check();
+    } catch (error) {
+      return new RowPages<R>(() => refuse(error));
+    }
+    return new RowPages<R>(async (token, all, one) => {
+      const raw = openRaw(this.#core);
+      try {
+        const page = await read(raw, argument, token, all, one);
+        return { rows: expandPage(page.rows), next: page.next };
+      } catch (error) {
+        throw error instanceof BrokerError ? error : fromRaw(error);
+      }
+    });
+  }
+}

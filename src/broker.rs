@@ -1,0 +1,320 @@
+//! The broker: the verbs, each a transaction of its own, and the views.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use futures_util::future::{Either, select};
+
+use crate::body::Body;
+use crate::commit::Cancelled;
+use crate::core::{Core, Host, Listener};
+use crate::definitions::{Definitions, QueueOptions, Validation};
+use crate::error::{Error, ErrorCode, Result};
+use crate::ids::text;
+use crate::rows::Rows;
+use crate::transaction::Transaction;
+use crate::verbs::{Answer, BeginDialog, Begun, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb};
+use crate::views::{self, Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};
+use crate::work::{Outcome, Purpose, Stop};
+
+/// How long a verb waits for a group that another holds, in milliseconds.
+pub const LOCK_TIMEOUT: f64 = 5_000.0;
+
+/// A broker: one of any number that share what a database holds.
+///
+/// A verb's future does nothing before it is polled, and resolves after the commit is complete.
+pub struct Broker {
+    pub(crate) core: Rc<Core>,
+    lock_timeout: f64,
+    closed: Cell<bool>,
+    listeners: RefCell<Vec<u64>>,
+    transactions: RefCell<Vec<Weak<Transaction>>>,
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").field("instance_id", &self.core.instance_id).finish_non_exhaustive()
+    }
+}
+
+impl Broker {
+    /// Opens the broker of a database, and gives an empty database what every broker has.
+    ///
+    /// # Errors
+    /// Those of the store; `StorageCorrupt`.
+    pub async fn open(host: Host) -> Result<Self> {
+        Ok(Self::on(Core::open(host).await?))
+    }
+
+    /// Another broker over the same connection, definitions and commits.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::on(Rc::clone(&self.core))
+    }
+
+    fn on(core: Rc<Core>) -> Self {
+        Self { core, lock_timeout: LOCK_TIMEOUT, closed: Cell::new(false), listeners: RefCell::default(), transactions: RefCell::default() }
+    }
+
+    /// The same with another time to wait for a group that another holds, in milliseconds.
+    #[must_use]
+    pub fn with_lock_timeout(mut self, timeout: f64) -> Self {
+        self.lock_timeout = timeout;
+        self
+    }
+
+    /// A UUID that was made with the database.
+    pub fn instance_id(&self) -> Rc<str> {
+        Rc::clone(&self.core.instance_id)
+    }
+
+    /// What bodies of a message type must be; `None`: there is no such type here.
+    pub fn validation_of(&self, message_type: &str) -> Option<Validation> {
+        self.core.catalog().message_types.get(message_type).map(|known| known.validation)
+    }
+
+    /// Hears what commits touch, here and in other contexts, until the broker is closed.
+    pub fn listen(&self, listener: Listener) {
+        self.listeners.borrow_mut().push(self.core.listen(listener));
+    }
+
+    // ── definitions ──
+
+    /// Adds definitions. What is there already must say the same.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `DefinitionConflict`, `QueueNotFound`, `ContractNotFound`, `MessageTypeNotFound`.
+    pub async fn define(&self, definitions: Definitions) -> Result<()> {
+        self.run(Verb::Define(definitions), None).await.map(drop)
+    }
+
+    /// `ALTER QUEUE`: sets the options that are given.
+    ///
+    /// # Errors
+    /// `QueueNotFound`.
+    pub async fn alter_queue(&self, name: &str, options: QueueOptions) -> Result<()> {
+        self.run(Verb::AlterQueue(name.into(), options), None).await.map(drop)
+    }
+
+    // ── verbs ──
+
+    /// `BEGIN DIALOG CONVERSATION`.
+    ///
+    /// # Errors
+    /// `ServiceNotFound`, `ContractNotFound`, `ConversationNotFound`, `GroupInvalid`, `InvalidLifetime`, `InvalidArgument`.
+    pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
+        self.check_open()?;
+        match self.run(begun(&self.core, options).await?, None).await? {
+            Answer::Conversation(conversation) => Ok(conversation),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// `SEND`: one or many messages on one conversation, or one message each on several; all or none.
+    ///
+    /// # Errors
+    /// `ConversationNotFound`, `InvalidState`, `MessageTypeNotFound`, `NotInContract`, `WrongDirection`, `QueueDisabled` (own queue off and
+    /// retention on), `NotCloneable`, `MessageTooLarge`, `QuotaExceeded`.
+    pub async fn send(&self, to: Vec<Rc<str>>, messages: Vec<OutgoingMessage>, cancelled: Option<Cancelled>) -> Result<()> {
+        if messages.is_empty() || to.is_empty() {
+            return self.check_open();
+        }
+        self.run(Verb::Send(Send { to, messages }), cancelled).await.map(drop)
+    }
+
+    /// `RECEIVE`, without waiting. The rows are gone when this resolves: a [`Transaction`] handles them safely.
+    ///
+    /// # Errors
+    /// `QueueNotFound`, `QueueDisabled`, `ConversationNotFound`, `GroupNotFound`, `InvalidArgument`.
+    pub async fn receive(&self, queue: &str, options: ReceiveOptions, cancelled: Option<Cancelled>) -> Result<Vec<Rows>> {
+        options.check()?;
+        match self.run(Verb::Receive(queue.into(), options), cancelled).await? {
+            Answer::Received(rows, _) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// `END CONVERSATION`.
+    ///
+    /// # Errors
+    /// `ConversationNotFound`, `InvalidState`, `InvalidEndError`, `GroupLocked`.
+    pub async fn end_conversation(&self, handle: &str, options: EndOptions) -> Result<EndResult> {
+        options.check()?;
+        match self.run(Verb::End(End { handle: handle.into(), options }), None).await? {
+            Answer::Ended(result) => Ok(result),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What a group knows. `group` is its id, or the handle of a conversation in it.
+    ///
+    /// # Errors
+    /// `GroupNotFound`, `GroupLocked`.
+    pub async fn get_group_state(&self, group: &str) -> Result<Option<Body>> {
+        match self.run(Verb::GetGroupState(group.into()), None).await? {
+            Answer::GroupState(state) => Ok(state),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What a group is to know, until its last conversation ends.
+    ///
+    /// # Errors
+    /// `GroupNotFound`, `GroupLocked`, `NotCloneable`.
+    pub async fn set_group_state(&self, group: &str, state: Body) -> Result<()> {
+        self.run(Verb::SetGroupState(group.into(), state), None).await.map(drop)
+    }
+
+    /// Deletes what was archived before a time. Gives how many rows.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn purge_archive(&self, before: f64) -> Result<u64> {
+        match self.run(Verb::PurgeArchive(before), None).await? {
+            Answer::Count(rows) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Begins a transaction: what is done in it is committed together, or not at all.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn begin(&self) -> Result<Rc<Transaction>> {
+        self.check_open()?;
+        let transaction = Rc::new(Transaction::new(Rc::clone(&self.core), self.lock_timeout));
+        let mut transactions = self.transactions.borrow_mut();
+        transactions.retain(|transaction| transaction.strong_count() > 0);
+        transactions.push(Rc::downgrade(&transaction));
+        Ok(transaction)
+    }
+
+    // ── views ──
+
+    /// The rows of a queue, every status, in queuing order.
+    ///
+    /// # Errors
+    /// `QueueNotFound`, `InvalidArgument`.
+    pub async fn select(&self, queue: &str, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
+        self.check_open()?;
+        filter.check()?;
+        self.core.view_rows(async |work| views::select(work, queue, filter, position, extent).await).await
+    }
+
+    /// How many rows [`Broker::select`] would give.
+    ///
+    /// # Errors
+    /// `QueueNotFound`, `InvalidArgument`.
+    pub async fn count(&self, queue: &str, filter: &RowFilter) -> Result<u64> {
+        self.check_open()?;
+        filter.check()?;
+        self.core.view_rows(async |work| views::count(work, queue, filter).await).await
+    }
+
+    /// Every queue.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        self.check_open()?;
+        self.core.view_rows(async |work| views::queues(work).await).await
+    }
+
+    /// Endpoints of conversations.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn conversations(&self, filter: &EndpointFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Endpoint>> {
+        self.check_open()?;
+        self.core.view_rows(async |work| views::conversations(work, filter, position, extent).await).await
+    }
+
+    /// One endpoint; `None` when it is gone.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn info(&self, handle: &str) -> Result<Option<Endpoint>> {
+        self.check_open()?;
+        self.core.view_rows(async |work| views::info(work, handle).await).await
+    }
+
+    /// What has been sent and is not where it should be; of one sending endpoint, or of all.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn transmission_queue(&self, conversation: Option<&str>) -> Result<Vec<TransmissionRow>> {
+        self.check_open()?;
+        self.core.view_rows(async |work| views::transmission_queue(work, conversation).await).await
+    }
+
+    /// Rows that END copied.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub async fn archive(&self, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
+        self.check_open()?;
+        filter.check()?;
+        let scope = [crate::store::StoreName::Archive];
+        self.core.view(&scope, async |work| views::select_archive(work, filter, position, extent).await).await
+    }
+
+    /// Rolls open transactions back, lets running commits finish and stops listening. Idempotent.
+    pub async fn close(&self) {
+        self.closed.set(true);
+        for number in self.listeners.take() {
+            self.core.forget(number);
+        }
+        for transaction in self.transactions.take().iter().filter_map(Weak::upgrade) {
+            transaction.close();
+        }
+        self.core.idle().await;
+    }
+
+    /// Whether [`Broker::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.get() || self.core.closed.get()
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.is_closed() { Err(Error::closed()) } else { Ok(()) }
+    }
+
+    async fn run(&self, verb: Verb, cancelled: Option<Cancelled>) -> Result<Answer> {
+        let verb = Rc::new(verb);
+        wait_for_group(&self.core, self.lock_timeout, async || {
+            self.check_open()?;
+            self.core.commit(Rc::clone(&verb), Purpose::Commit, cancelled.clone()).await
+        })
+        .await
+    }
+}
+
+/// A dialog with the numbers that it gets.
+pub(crate) async fn begun(core: &Rc<Core>, options: BeginDialog) -> Result<Verb> {
+    options.check()?;
+    let number = core.conversation_number().await?;
+    Ok(Verb::BeginDialog(Begun { options, number, bits: core.host.ids.bits(), id: text(core.host.ids.uuid()) }))
+}
+
+/// Runs a verb; when it finds its group held, waits for a release and runs it again, at most until the time is over.
+pub(crate) async fn wait_for_group<T>(core: &Core, timeout: f64, mut attempt: impl AsyncFnMut() -> Outcome<T>) -> Result<T> {
+    let mut deadline = None;
+    loop {
+        let stop = match attempt().await {
+            Ok(answer) => return Ok(answer),
+            Err(stop) => stop,
+        };
+        let Stop::Held(_) = &stop else { return Err(stop.into()) };
+        let released = core.locks.released();
+        let deadline = deadline.get_or_insert_with(|| core.host.timer.sleep(timeout));
+        if let Either::Right(_) = select(released, deadline).await {
+            return Err(stop.into());
+        }
+    }
+}
+
+/// A verb answered with something that is not its answer: can't be, and says so instead of panicking.
+pub(crate) fn unexpected() -> Error {
+    Error::new(ErrorCode::Terminated, "The broker gave an answer that does not belong to the call. Reload the page, and please report it.")
+}

@@ -1,0 +1,79 @@
+//! What was read once and can be known to be still so.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::ids::SideId;
+use crate::message::Run;
+use crate::turn::Turn;
+
+/// Runs that somebody is in the middle of. A run never changes and a side's number is never given again, so what the cursor points into is
+/// right as long as the side is there.
+///
+/// A body that was handed out must not be handed out again: after a rollback the runs are forgotten and read anew.
+#[derive(Debug, Default)]
+pub(crate) struct Runs(RefCell<BTreeMap<SideId, Rc<Run>>>);
+
+/// How many are kept. A run has at most 64 KiB.
+const RUNS: usize = 16;
+
+impl Runs {
+    /// The run of a side in which the row with this number is.
+    pub(crate) fn get(&self, side: SideId, number: u64) -> Option<Rc<Run>> {
+        self.0.borrow().get(&side).filter(|run| (run.first()..=run.last).contains(&number)).cloned()
+    }
+
+    pub(crate) fn put(&self, run: Rc<Run>) {
+        let mut runs = self.0.borrow_mut();
+        if runs.len() >= RUNS && !runs.contains_key(&run.side) {
+            runs.pop_first();
+        }
+        runs.insert(run.side, run);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+}
+
+/// The first turns of each queue. The queue's record says with a number whether they are still the first.
+#[derive(Debug, Default)]
+pub(crate) struct Heads(RefCell<BTreeMap<u32, (u64, Rc<Vec<Turn>>)>>);
+
+impl Heads {
+    /// The turns of a queue as of `version`.
+    pub(crate) fn get(&self, queue: u32, version: u64) -> Option<Rc<Vec<Turn>>> {
+        self.0.borrow().get(&queue).filter(|(known, _)| *known == version).map(|(_, turns)| Rc::clone(turns))
+    }
+
+    /// Whose turn it probably is: worth reading ahead.
+    pub(crate) fn guess(&self, queue: u32) -> Option<SideId> {
+        self.0.borrow().get(&queue).and_then(|(_, turns)| turns.first()).map(|turn| turn.side)
+    }
+
+    pub(crate) fn put(&self, queue: u32, version: u64, turns: Rc<Vec<Turn>>) {
+        self.0.borrow_mut().insert(queue, (version, turns));
+    }
+}
+
+/// Which queues a conversation's last commit wrote to: the next one will probably want them too.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(RefCell<BTreeMap<u64, Vec<u32>>>);
+
+/// How many are kept.
+const ROUTES: usize = 1_024;
+
+impl Routes {
+    pub(crate) fn get(&self, conversation: u64) -> Vec<u32> {
+        self.0.borrow().get(&conversation).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn put(&self, conversation: u64, queues: Vec<u32>) {
+        let mut routes = self.0.borrow_mut();
+        if routes.len() >= ROUTES && !routes.contains_key(&conversation) {
+            routes.pop_first();
+        }
+        routes.insert(conversation, queues);
+    }
+}

@@ -1,0 +1,164 @@
+//! Group commit: verbs that were issued together share one storage transaction.
+//!
+//! What comes while a storage transaction runs waits for the next one, so ten thousand calls without `await` need a handful. Each verb still
+//! stands for itself: one that is refused fails alone, and when the shared transaction fails because of one of them, they are tried in
+//! smaller parts until only the guilty one fails.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+
+use crate::core::Core;
+use crate::error::{Error, ErrorCode, Result};
+use crate::store::{Mode, StoreName, transact};
+use crate::verbs::{Answer, Verb};
+use crate::work::{Changes, Outcome, Purpose, Stop, Work};
+
+/// The most verbs, and bytes of bodies, in one storage transaction.
+const VERBS: usize = 4_096;
+const BYTES: f64 = 16_777_216.0;
+/// How often definitions may change under a commit before it gives up.
+const RELOADS: u32 = 16;
+
+/// Says that the caller does not want it any more.
+pub type Cancelled = Rc<dyn Fn() -> bool>;
+
+struct Command {
+    verb: Rc<Verb>,
+    purpose: Purpose,
+    cancelled: Option<Cancelled>,
+    answer: oneshot::Sender<Outcome<Answer>>,
+}
+
+/// The commands that wait, and whether somebody is at work on them.
+#[derive(Default)]
+pub(crate) struct GroupCommit {
+    waiting: RefCell<VecDeque<Command>>,
+    running: Cell<bool>,
+    idle: RefCell<Vec<oneshot::Sender<()>>>,
+}
+
+impl fmt::Debug for GroupCommit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupCommit").field("waiting", &self.waiting.borrow().len()).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// Runs a verb with the others that wait and resolves after the commit.
+    pub(crate) fn commit(self: &Rc<Self>, verb: Rc<Verb>, purpose: Purpose, cancelled: Option<Cancelled>) -> impl Future<Output = Outcome<Answer>> + use<> {
+        let (answer, outcome) = oneshot::channel();
+        self.commits.waiting.borrow_mut().push_back(Command { verb, purpose, cancelled, answer });
+        if !self.commits.running.replace(true) {
+            let core = Rc::clone(self);
+            (self.host.spawn)(async move { core.work_off().await }.boxed_local());
+        }
+        outcome.map(|outcome| outcome.unwrap_or_else(|_| Err(Error::closed().into())))
+    }
+
+    /// Resolves once nothing waits to be committed.
+    pub(crate) async fn idle(&self) {
+        if self.commits.running.get() {
+            let (sender, receiver) = oneshot::channel();
+            self.commits.idle.borrow_mut().push(sender);
+            // Either way nothing is running any more.
+            let _ = receiver.await;
+        }
+    }
+
+    async fn work_off(self: Rc<Self>) {
+        loop {
+            let batch = self.commits.next();
+            if batch.is_empty() {
+                break;
+            }
+            self.commit_together(batch).await;
+        }
+        self.commits.running.set(false);
+        self.commits.idle.take().into_iter().for_each(|waiter| _ = waiter.send(()));
+    }
+
+    /// Commits a batch, and halves it until only the guilty fail.
+    async fn commit_together(self: &Rc<Self>, batch: Vec<Command>) {
+        let mut parts = vec![batch];
+        while let Some(mut part) = parts.pop() {
+            match self.attempt(&part).await {
+                Ok(outcomes) => part.into_iter().zip(outcomes).for_each(|(command, outcome)| drop(command.answer.send(outcome))),
+                Err(error) => {
+                    self.runs.clear();
+                    if part.len() == 1 || error.is_storage() {
+                        part.into_iter().for_each(|command| drop(command.answer.send(Err(error.clone().into()))));
+                    } else {
+                        // In order: what was issued first is committed first.
+                        let second = part.split_off(part.len() / 2);
+                        parts.extend([second, part]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// One storage transaction for all of them, begun again when the definitions turn out to be old.
+    async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
+        for _ in 0..RELOADS {
+            let attempt = transact(&*self.host.store, &StoreName::ALL, Mode::ReadWrite, async |tx| {
+                let mut changes = Changes::default();
+                let mut outcomes = Vec::with_capacity(batch.len());
+                let mut work = Work { core: self, tx, catalog: self.catalog(), now: self.host.clock.now(), purpose: Purpose::Commit, changes: &mut changes };
+                let guesses: Vec<_> = batch.iter().map(|command| command.verb.guess(self)).collect();
+                work.prefetch(guesses.iter().flat_map(|(conversations, _)| conversations.iter().copied()), guesses.iter().flat_map(|(_, queues)| queues.iter().copied())).await?;
+                for command in batch {
+                    if command.cancelled.as_ref().is_some_and(|cancelled| cancelled()) {
+                        outcomes.push(Err(aborted().into()));
+                        continue;
+                    }
+                    work.purpose = command.purpose;
+                    let effects = work.changes.effects;
+                    match command.verb.run(&mut work).await {
+                        Err(Stop::Stale) => return Err(Stop::Stale),
+                        // Half of it is done: it has to be undone, and with it what shares its storage transaction.
+                        Err(stop) if work.changes.effects != effects => return Err(Error::from(stop).into()),
+                        Err(Stop::Failed(error)) if error.is_storage() => return Err(error.into()),
+                        outcome => outcomes.push(outcome),
+                    }
+                }
+                work.flush().await?;
+                let catalog = Rc::clone(&work.catalog);
+                Ok((outcomes, std::mem::take(&mut changes.notice), catalog))
+            });
+            match attempt.await {
+                Ok((outcomes, notice, catalog)) => {
+                    self.keep_catalog(catalog);
+                    self.announce(&notice);
+                    crate::sweep::after_commit(self);
+                    return Ok(outcomes);
+                }
+                Err(Stop::Stale) => self.reload_catalog().await?,
+                Err(stop) => return Err(stop.into()),
+            }
+        }
+        Err(Stop::Stale.into())
+    }
+}
+
+impl GroupCommit {
+    fn next(&self) -> Vec<Command> {
+        let mut waiting = self.waiting.borrow_mut();
+        let mut size = 0.0;
+        let fits = |command: &&Command| {
+            size += command.verb.size();
+            size <= BYTES
+        };
+        let length = waiting.iter().take(VERBS).take_while(fits).count().max(1).min(waiting.len());
+        waiting.drain(..length).collect()
+    }
+}
+
+/// The caller gave up before the storage transaction began.
+pub(crate) fn aborted() -> Error {
+    Error::new(ErrorCode::Timeout, "The call was aborted before anything was stored.").with("aborted", true)
+}

@@ -1,0 +1,315 @@
+//! A conversation: one record for both of its sides.
+//!
+//! ```text
+//!            begin            first send           EndDialog arrives          END
+//!  (nothing) ─────▶ SO ─────────────────▶ CO ─────────────────────▶ DI ─────────────▶ (gone)
+//!                                         ▲ │  Error arrives
+//!  (nothing) ─── first message arrives ───┘ ├─────────────────────▶ ER ── END ───────▶ (gone)
+//!                                           │  END, nothing waits outside
+//!                                           ├───────────────────────────────────────▶ (gone)
+//!                                           │  END, something waits outside
+//!                                           └─────────────────────▶ DO ── the last of it has gone ─▶ (gone)
+//! ```
+//!
+//! Delivery inside one broker acknowledges at once, so DO is seen only while messages wait outside: because the far queue is off, or because
+//! the far service is not here. SI is never seen: a message arrives whole.
+
+mod record;
+
+use std::rc::Rc;
+
+use crate::clock::Instant;
+use crate::ids::{Bits, Decoded, Role, SideId};
+
+/// The state of an endpoint, as `sys.conversation_endpoints` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Started outbound: begun, nothing sent yet.
+    StartedOutbound,
+    /// Started inbound: the first message is not complete.
+    StartedInbound,
+    /// Conversing: both sides may send.
+    Conversing,
+    /// Disconnected inbound: the far side has ended.
+    DisconnectedInbound,
+    /// Disconnected outbound: this side has ended, the far one does not know yet.
+    DisconnectedOutbound,
+    /// An Error has arrived.
+    Error,
+    /// Finished, and remembered against replays.
+    Closed,
+}
+
+impl State {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::StartedOutbound,
+        Self::StartedInbound,
+        Self::Conversing,
+        Self::DisconnectedInbound,
+        Self::DisconnectedOutbound,
+        Self::Error,
+        Self::Closed,
+    ];
+
+    /// The two letters.
+    pub fn letters(self) -> &'static str {
+        match self {
+            Self::StartedOutbound => "SO",
+            Self::StartedInbound => "SI",
+            Self::Conversing => "CO",
+            Self::DisconnectedInbound => "DI",
+            Self::DisconnectedOutbound => "DO",
+            Self::Error => "ER",
+            Self::Closed => "CD",
+        }
+    }
+
+    /// What it means, for error texts.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::StartedOutbound => "begun, nothing sent yet",
+            Self::StartedInbound => "the first message is not complete",
+            Self::Conversing => "both sides may send",
+            Self::DisconnectedInbound => "the far side has ended it",
+            Self::DisconnectedOutbound => "this side has ended it",
+            Self::Error => "an Error has arrived",
+            Self::Closed => "finished",
+        }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        Self::ALL.iter().position(|state| *state == self).unwrap_or_default()
+    }
+
+    /// Whether SEND is allowed.
+    pub fn may_send(self) -> bool {
+        matches!(self, Self::StartedOutbound | Self::Conversing)
+    }
+
+    /// Whether END is allowed.
+    pub fn may_end(self) -> bool {
+        matches!(self, Self::StartedOutbound | Self::StartedInbound | Self::Conversing | Self::DisconnectedInbound | Self::Error)
+    }
+}
+
+/// A stretch of sequence numbers: `from` is the first, `to` the one after the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interval {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// What a row of class system is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum System {
+    /// Read before everything else.
+    DialogTimer,
+    /// Read before the rest.
+    Error,
+}
+
+/// A system row that has not been received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SystemRow {
+    pub(crate) kind: System,
+    /// Its number within the class.
+    pub(crate) number: u64,
+    /// It waits outside: the queue is off.
+    pub(crate) held: bool,
+}
+
+/// Messages that wait outside because the queue is off: those from `from` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) from: u64,
+    /// The last of them is an EndDialog.
+    pub(crate) ends: bool,
+}
+
+/// What a side has to do with a far broker.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Outgoing {
+    /// The next number that is not acknowledged.
+    pub(crate) acknowledged: u64,
+    /// The order of the turn to transmit, while there is one.
+    pub(crate) turn: Option<Instant>,
+    pub(crate) attempts: u64,
+    pub(crate) next_attempt: Option<u64>,
+    pub(crate) reason: Rc<str>,
+}
+
+/// One end of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Side {
+    pub(crate) service: u32,
+    pub(crate) state: State,
+    pub(crate) priority: u32,
+    /// The group that it was put into; `None`: its own.
+    pub(crate) group: Option<Rc<str>>,
+    /// The next number to send, and the next that is expected.
+    pub(crate) next_send: u64,
+    pub(crate) next_expected: u64,
+    /// The first number that has not been received by a reader.
+    pub(crate) cursor: u64,
+    /// Rows by what they are, for queue counters and `count`.
+    pub(crate) unread: u64,
+    pub(crate) kept: u64,
+    pub(crate) copies: u64,
+    pub(crate) parked: u64,
+    /// Which received rows stay, and which sent ones.
+    pub(crate) kept_intervals: Vec<Interval>,
+    pub(crate) copied_intervals: Vec<Interval>,
+    pub(crate) system: Vec<SystemRow>,
+    pub(crate) next_system: u64,
+    /// The order in the key of its turn to receive, while there is one: not above that of its oldest unread row.
+    pub(crate) turn: Option<u64>,
+    pub(crate) held: Option<Held>,
+    /// The order in the key of its turn to come back in, while the queue is off and something waits.
+    pub(crate) held_turn: Option<u64>,
+    /// Rises when a holder of its group is robbed.
+    pub(crate) fence: u64,
+    /// Runs on disk, about: END sweeps many of them in slices.
+    pub(crate) runs: u64,
+    /// The orders of its first and last row, for the walk that removes dead index entries.
+    pub(crate) first_order: u64,
+    pub(crate) last_order: u64,
+    /// Some of its bodies have records of their own.
+    pub(crate) has_bodies: bool,
+    /// Its own group has a state.
+    pub(crate) has_group_state: bool,
+    /// With a far broker, or a service that is not here.
+    pub(crate) outgoing: Option<Outgoing>,
+}
+
+/// A record of the store `conversations`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Conversation {
+    pub(crate) number: u64,
+    pub(crate) bits: Bits,
+    /// Shared by both ends; it travels.
+    pub(crate) id: Rc<str>,
+    pub(crate) contract: Rc<str>,
+    pub(crate) created_at: Instant,
+    /// When it expires, and the stamp of its due row.
+    pub(crate) lifetime: Option<(Instant, u64)>,
+    /// Names, of services here or elsewhere.
+    pub(crate) initiator_service: Rc<str>,
+    pub(crate) target_service: Rc<str>,
+    /// The broker that the initiator asked for.
+    pub(crate) to_broker: Option<Rc<str>>,
+    /// The far broker, once it is known.
+    pub(crate) far_broker: Option<Rc<str>>,
+    /// Both ends are in this broker. Decided by the first message.
+    pub(crate) local: Option<bool>,
+    pub(crate) initiator: Option<Side>,
+    pub(crate) target: Option<Side>,
+}
+
+impl Side {
+    pub(crate) fn new(service: u32, state: State, priority: u32, group: Option<Rc<str>>) -> Self {
+        Self {
+            service,
+            state,
+            priority,
+            group,
+            next_send: 0,
+            next_expected: 0,
+            cursor: 0,
+            unread: 0,
+            kept: 0,
+            copies: 0,
+            parked: 0,
+            kept_intervals: Vec::new(),
+            copied_intervals: Vec::new(),
+            system: Vec::new(),
+            next_system: 0,
+            turn: None,
+            held: None,
+            held_turn: None,
+            fence: 0,
+            runs: 0,
+            first_order: 0,
+            last_order: 0,
+            has_bodies: false,
+            has_group_state: false,
+            outgoing: None,
+        }
+    }
+
+    /// The first number in sequence that is hidden, or the next expected.
+    pub(crate) fn visible_end(&self) -> u64 {
+        self.held.map_or(self.next_expected, |held| held.from)
+    }
+
+    /// Unread rows in sequence: everything unread but system rows.
+    pub(crate) fn unread_in_sequence(&self) -> u64 {
+        self.visible_end().saturating_sub(self.cursor)
+    }
+
+    /// Rows that wait outside.
+    pub(crate) fn held_count(&self) -> u64 {
+        let errors = self.system.iter().filter(|row| row.held).count();
+        self.next_expected.saturating_sub(self.visible_end()) + u64::try_from(errors).unwrap_or_default()
+    }
+
+    /// Adds a stretch to a list of intervals; a stretch that follows the last one lengthens it.
+    pub(crate) fn add_interval(intervals: &mut Vec<Interval>, from: u64, to: u64) {
+        match intervals.last_mut().filter(|last| last.to == from) {
+            Some(last) => last.to = to,
+            None if from < to => intervals.push(Interval { from, to }),
+            None => {}
+        }
+    }
+}
+
+impl Conversation {
+    pub(crate) fn side(&self, role: Role) -> Option<&Side> {
+        match role {
+            Role::Initiator => self.initiator.as_ref(),
+            Role::Target => self.target.as_ref(),
+        }
+    }
+
+    pub(crate) fn side_mut(&mut self, role: Role) -> &mut Option<Side> {
+        match role {
+            Role::Initiator => &mut self.initiator,
+            Role::Target => &mut self.target,
+        }
+    }
+
+    pub(crate) fn id_of(&self, role: Role) -> SideId {
+        SideId { conversation: self.number, role }
+    }
+
+    /// The handle of one of its ends.
+    pub(crate) fn handle(&self, role: Role) -> Rc<str> {
+        Decoded { side: self.id_of(role), is_group: false, bits: self.bits }.text()
+    }
+
+    /// The id of the group that a side is in.
+    pub(crate) fn group(&self, role: Role) -> Rc<str> {
+        let explicit = self.side(role).and_then(|side| side.group.clone());
+        explicit.unwrap_or_else(|| self.own_group(role))
+    }
+
+    /// The id of the group that a side is in as long as it is put into no other.
+    pub(crate) fn own_group(&self, role: Role) -> Rc<str> {
+        Decoded { side: self.id_of(role), is_group: true, bits: self.bits }.text()
+    }
+
+    /// The name of the service at one of its ends.
+    pub(crate) fn service(&self, role: Role) -> &Rc<str> {
+        match role {
+            Role::Initiator => &self.initiator_service,
+            Role::Target => &self.target_service,
+        }
+    }
+
+    /// Whether nothing of it is left.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.initiator.is_none() && self.target.is_none()
+    }
+}

@@ -1,0 +1,143 @@
+//! The record of a conversation, field by field.
+
+use super::{Conversation, Held, Interval, Outgoing, Side, State, System, SystemRow};
+use crate::body::Value;
+use crate::clock::Instant;
+use crate::ids::Bits;
+use crate::record::{self, Fields, Read, Unreadable};
+
+impl Conversation {
+    pub(crate) fn read(number: u64, record: &Value) -> Read<Self> {
+        let mut fields = Fields::open(record)?;
+        if fields.number()? != number {
+            return Err(Unreadable::Field("its number is not its key"));
+        }
+        Ok(Self {
+            number,
+            bits: Bits::from_halves(fields.number()?, fields.number()?),
+            id: fields.text()?,
+            contract: fields.text()?,
+            created_at: fields.float()?,
+            lifetime: read_lifetime(&fields.any())?,
+            initiator_service: fields.text()?,
+            target_service: fields.text()?,
+            to_broker: fields.optional_text()?,
+            far_broker: fields.optional_text()?,
+            local: fields.any().boolean(),
+            initiator: read_side(&fields.any())?,
+            target: read_side(&fields.any())?,
+        })
+    }
+
+    pub(crate) fn record(&self) -> Value {
+        let (high, low) = self.bits.halves();
+        let lifetime = self.lifetime.map_or_else(Value::null, |(at, stamp)| Value::list(vec![Value::from(at), record::value(stamp)]));
+        let side = |side: &Option<Side>| side.as_ref().map_or_else(Value::null, Side::record);
+        Value::list(vec![
+            Value::from(1u32),
+            record::value(self.number),
+            record::value(high),
+            record::value(low),
+            Value::from(&*self.id),
+            Value::from(&*self.contract),
+            Value::from(self.created_at),
+            lifetime,
+            Value::from(&*self.initiator_service),
+            Value::from(&*self.target_service),
+            record::optional(self.to_broker.as_deref()),
+            record::optional(self.far_broker.as_deref()),
+            self.local.map_or_else(Value::null, Value::from),
+            side(&self.initiator),
+            side(&self.target),
+        ])
+    }
+}
+
+fn read_lifetime(value: &Value) -> Read<Option<(Instant, u64)>> {
+    if !value.is_list() {
+        return Ok(None);
+    }
+    let mut fields = Fields::part(value)?;
+    Ok(Some((fields.float()?, fields.number()?)))
+}
+
+impl Side {
+    fn record(&self) -> Value {
+        let intervals = |list: &[Interval]| Value::list(list.iter().flat_map(|interval| [record::value(interval.from), record::value(interval.to)]).collect());
+        let optional = |number: Option<u64>| number.map_or_else(Value::null, record::value);
+        let system = |row: &SystemRow| Value::list(vec![Value::from(row.kind == System::Error), record::value(row.number), Value::from(row.held)]);
+        let mut side = vec![Value::from(self.service), record::value(u64::try_from(self.state.index()).unwrap_or_default()), Value::from(self.priority), record::optional(self.group.as_deref())];
+        side.extend([self.next_send, self.next_expected, self.cursor, self.unread, self.kept, self.copies, self.parked].map(record::value));
+        side.extend([intervals(&self.kept_intervals), intervals(&self.copied_intervals), Value::list(self.system.iter().map(system).collect())]);
+        side.extend([record::value(self.next_system), optional(self.turn)]);
+        side.push(self.held.map_or_else(Value::null, |held| Value::list(vec![record::value(held.from), Value::from(held.ends)])));
+        side.push(optional(self.held_turn));
+        side.extend([self.fence, self.runs, self.first_order, self.last_order].map(record::value));
+        side.extend([Value::from(self.has_bodies), Value::from(self.has_group_state)]);
+        side.push(self.outgoing.as_ref().map_or_else(Value::null, Outgoing::record));
+        Value::list(side)
+    }
+}
+
+fn read_side(value: &Value) -> Read<Option<Side>> {
+    if value.is_null() || value.is_undefined() {
+        return Ok(None);
+    }
+    let mut fields = Fields::part(value)?;
+    let service = fields.small()?;
+    let state = usize::try_from(fields.number()?).ok().and_then(|index| State::ALL.get(index).copied()).ok_or(Unreadable::Field("an unknown state"))?;
+    let mut side = Side::new(service, state, fields.small()?, fields.optional_text()?);
+    for number in [&mut side.next_send, &mut side.next_expected, &mut side.cursor, &mut side.unread, &mut side.kept, &mut side.copies, &mut side.parked] {
+        *number = fields.number()?;
+    }
+    side.kept_intervals = read_intervals(&fields.any())?;
+    side.copied_intervals = read_intervals(&fields.any())?;
+    side.system = fields.list()?.iter().map(read_system).collect::<Read<_>>()?;
+    side.next_system = fields.number()?;
+    side.turn = fields.optional_number()?;
+    side.held = read_held(&fields.any())?;
+    side.held_turn = fields.optional_number()?;
+    for number in [&mut side.fence, &mut side.runs, &mut side.first_order, &mut side.last_order] {
+        *number = fields.number()?;
+    }
+    side.has_bodies = fields.flag()?;
+    side.has_group_state = fields.flag()?;
+    side.outgoing = Outgoing::read(&fields.any())?;
+    Ok(Some(side))
+}
+
+fn read_intervals(value: &Value) -> Read<Vec<Interval>> {
+    let mut fields = Fields::part(value)?;
+    (0..value.len() / 2).map(|_| Ok(Interval { from: fields.number()?, to: fields.number()? })).collect()
+}
+
+fn read_system(value: &Value) -> Read<SystemRow> {
+    let mut fields = Fields::part(value)?;
+    Ok(SystemRow { kind: if fields.flag()? { System::Error } else { System::DialogTimer }, number: fields.number()?, held: fields.flag()? })
+}
+
+fn read_held(value: &Value) -> Read<Option<Held>> {
+    if !value.is_list() {
+        return Ok(None);
+    }
+    let mut fields = Fields::part(value)?;
+    Ok(Some(Held { from: fields.number()?, ends: fields.flag()? }))
+}
+
+impl Outgoing {
+    fn record(&self) -> Value {
+        let turn = self.turn.map_or_else(Value::null, Value::from);
+        let next_attempt = self.next_attempt.map_or_else(Value::null, record::value);
+        Value::list(vec![record::value(self.acknowledged), turn, record::value(self.attempts), next_attempt, Value::from(&*self.reason)])
+    }
+
+    fn read(value: &Value) -> Read<Option<Self>> {
+        if !value.is_list() {
+            return Ok(None);
+        }
+        let mut fields = Fields::part(value)?;
+        let acknowledged = fields.number()?;
+        let turn = fields.any().number();
+        Ok(Some(Self { acknowledged, turn, attempts: fields.number()?, next_attempt: fields.optional_number()?, reason: fields.text()? }))
+    }
+}

@@ -1,0 +1,157 @@
+//! What all brokers of one database share in one context: the store, the catalogue, the commits under way, the locks.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use futures_util::future::LocalBoxFuture;
+
+use crate::cache::{Heads, Routes, Runs};
+use crate::clock::{Clock, Timer};
+use crate::commit::GroupCommit;
+use crate::definitions::{self, Catalog};
+use crate::error::Result;
+use crate::group::GroupLocks;
+use crate::ids::Ids;
+use crate::notice::Notice;
+use crate::store::{Mode, Store, StoreName, transact};
+use crate::sweep::DeadEntries;
+use crate::work::{Number, claim};
+
+/// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
+const CONVERSATIONS: u64 = 4_096;
+
+/// Everything the rules need and do not have: storage, time, chance, a place to run.
+#[derive(Clone)]
+pub struct Host {
+    /// Where records are kept.
+    pub store: Rc<dyn Store>,
+    /// The present.
+    pub clock: Rc<dyn Clock>,
+    /// To wait with.
+    pub timer: Rc<dyn Timer>,
+    /// Random bytes.
+    pub ids: Rc<dyn Ids>,
+    /// Runs a task beside the caller.
+    pub spawn: Rc<dyn Fn(LocalBoxFuture<'static, ()>)>,
+    /// Tells other contexts what a commit touched. A hint: nothing depends on its arrival.
+    pub wake: Rc<dyn Fn(&Notice)>,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Host")
+    }
+}
+
+/// Gets every notice.
+pub type Listener = Rc<dyn Fn(&Notice)>;
+
+pub(crate) struct Core {
+    pub(crate) host: Host,
+    pub(crate) instance_id: Rc<str>,
+    pub(crate) locks: GroupLocks,
+    pub(crate) commits: GroupCommit,
+    pub(crate) runs: Runs,
+    pub(crate) heads: Heads,
+    pub(crate) routes: Routes,
+    pub(crate) dead: DeadEntries,
+    pub(crate) closed: Cell<bool>,
+    catalog: RefCell<Rc<Catalog>>,
+    /// The next conversation number, and the end of the block that it is from.
+    conversations: Cell<(u64, u64)>,
+    listeners: RefCell<Vec<(u64, Listener)>>,
+    counter: Cell<u64>,
+}
+
+impl Core {
+    /// Opens the database: gives it its birth record if it has none, and reads the definitions. Independent of the number of rows.
+    pub(crate) async fn open(host: Host) -> Result<Rc<Self>> {
+        let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues];
+        let ids = Rc::clone(&host.ids);
+        let (instance_id, catalog) = transact(&*host.store, &scope, Mode::ReadWrite, async |tx| definitions::birth(tx, &*ids).await).await?;
+        let core = Self {
+            host,
+            instance_id,
+            locks: GroupLocks::default(),
+            commits: GroupCommit::default(),
+            runs: Runs::default(),
+            heads: Heads::default(),
+            routes: Routes::default(),
+            dead: DeadEntries::default(),
+            closed: Cell::new(false),
+            catalog: RefCell::new(Rc::new(catalog)),
+            conversations: Cell::new((0, 0)),
+            listeners: RefCell::default(),
+            counter: Cell::new(0),
+        };
+        let core = Rc::new(core);
+        crate::sweep::resume(&core);
+        Ok(core)
+    }
+
+    pub(crate) fn catalog(&self) -> Rc<Catalog> {
+        Rc::clone(&self.catalog.borrow())
+    }
+
+    /// Keeps a catalogue, unless a newer one is known.
+    pub(crate) fn keep_catalog(&self, catalog: Rc<Catalog>) {
+        let mut kept = self.catalog.borrow_mut();
+        if catalog.stamp >= kept.stamp {
+            *kept = catalog;
+        }
+    }
+
+    /// Reads the definitions again.
+    pub(crate) async fn reload_catalog(&self) -> Result<()> {
+        let scope = [StoreName::Definitions, StoreName::Queues];
+        let catalog = transact(&*self.host.store, &scope, Mode::ReadOnly, async |tx| definitions::load(tx).await).await?;
+        self.keep_catalog(Rc::new(catalog));
+        Ok(())
+    }
+
+    /// A conversation number that nobody has ever had.
+    pub(crate) async fn conversation_number(&self) -> Result<u64> {
+        loop {
+            let (next, end) = self.conversations.get();
+            if next < end {
+                self.conversations.set((next + 1, end));
+                return Ok(next);
+            }
+            let claimed = transact(&*self.host.store, &[StoreName::Meta], Mode::ReadWrite, async |tx| claim(tx, Number::Conversation, CONVERSATIONS).await).await?;
+            // Another BEGIN may have claimed a block meanwhile: one of the two goes unused.
+            self.conversations.set((claimed, claimed + CONVERSATIONS));
+        }
+    }
+
+    /// A number that is unique in this context.
+    pub(crate) fn unique(&self) -> u64 {
+        self.counter.set(self.counter.get() + 1);
+        self.counter.get()
+    }
+
+    pub(crate) fn listen(&self, listener: Listener) -> u64 {
+        let number = self.unique();
+        self.listeners.borrow_mut().push((number, listener));
+        number
+    }
+
+    pub(crate) fn forget(&self, number: u64) {
+        self.listeners.borrow_mut().retain(|(other, _)| *other != number);
+    }
+
+    /// Tells this context what a commit touched.
+    pub(crate) fn tell(&self, notice: &Notice) {
+        // A copy: a listener may open or close brokers.
+        let listeners = self.listeners.borrow().clone();
+        listeners.iter().for_each(|(_, listener)| listener(notice));
+    }
+
+    /// Tells this context and the others.
+    pub(crate) fn announce(&self, notice: &Notice) {
+        if !notice.is_empty() {
+            (self.host.wake)(notice);
+            self.tell(notice);
+        }
+    }
+}

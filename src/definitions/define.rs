@@ -1,0 +1,321 @@
+//! `define` and `alterQueue`: what is new is added, what is there must say the same.
+
+use std::rc::Rc;
+
+use num_traits::ToPrimitive;
+
+use super::catalog::Kind;
+use super::{Catalog, Contract, DEFAULT, Definitions, ERROR_QUEUE, MessageType, PriorityRule, QueueDefinition, QueueOptions, SentBy, ServiceDefinition, ServiceOptions, Status, Validation, check_name};
+use crate::arrival;
+use crate::body::Value;
+use crate::error::{Error, ErrorCode, Result};
+use crate::ids::{Ids, text};
+use crate::message::system;
+use crate::queue::Queue;
+use crate::store::{Change, Direction, Key, Range, StoreName, Tx};
+use crate::turn::HeldTurn;
+use crate::work::{Cached, Number, Outcome, Stop, Work, claim, read_queue};
+
+/// The number of the queue "error", which is always there.
+pub(crate) const FIRST_QUEUE: u32 = 1;
+
+/// The instance id and the definitions; gives the database both when it is new.
+pub(crate) async fn birth(tx: &Tx, ids: &dyn Ids) -> Result<(Rc<str>, Catalog)> {
+    let key = Key::from("birth");
+    if let Some(record) = tx.get(StoreName::Meta, &key).await? {
+        let id = record.item(1).text().ok_or_else(|| Error::corrupt(StoreName::Meta.name(), &key, "the instance id is missing"))?;
+        return Ok((id.into(), load(tx).await?));
+    }
+    let id = text(ids.uuid());
+    tx.put(StoreName::Meta, key, Value::list(vec![Value::from(1u32), Value::from(&*id)]));
+    let (number, service) = (claim(tx, Number::Queue, 1).await?, claim(tx, Number::Service, 1).await?);
+    let stamp = claim(tx, Number::Stamp, 1).await?;
+    let queue = new_queue(ERROR_QUEUE, number.to_u32().unwrap_or(FIRST_QUEUE));
+    let service = implicit_service(&queue, service.to_u32().unwrap_or(1));
+    tx.put(StoreName::Definitions, Kind::Queue.key(ERROR_QUEUE), queue.record());
+    tx.put(StoreName::Definitions, Kind::Service.key(ERROR_QUEUE), service.record());
+    tx.put(StoreName::Queues, Key::from(queue.number), Queue::new(queue.number, stamp).record());
+    Ok((id, load(tx).await?))
+}
+
+/// Reads every definition.
+pub(crate) async fn load(tx: &Tx) -> Result<Catalog> {
+    let mut catalog = Catalog::default();
+    catalog.message_types.insert(DEFAULT.into(), MessageType { validation: Validation::None });
+    catalog.contracts.insert(DEFAULT.into(), Contract { entries: vec![(DEFAULT.into(), SentBy::Any)] });
+    for record in tx.get_range(StoreName::Definitions, &Range::all(), None, Direction::Forward).await? {
+        catalog.read(&record).map_err(|problem| problem.at(StoreName::Definitions, record.item(2).text()))?;
+    }
+    let first = read_queue(tx, FIRST_QUEUE).await?;
+    catalog.stamp = first.ok_or_else(|| Error::corrupt(StoreName::Queues.name(), FIRST_QUEUE, "the queue \"error\" is missing"))?.stamp;
+    Ok(catalog)
+}
+
+/// `CREATE` for everything that is not there yet.
+pub(crate) async fn define(work: &mut Work<'_>, definitions: &Definitions) -> Outcome<()> {
+    // Only what is present can be compared with.
+    work.queue(FIRST_QUEUE).await?;
+    let mut defining = Defining { catalog: (*work.catalog).clone(), records: Vec::new(), new_queues: Vec::new() };
+    for (name, validation) in &definitions.message_types {
+        defining.message_type(name, *validation)?;
+    }
+    for (name, entries) in &definitions.contracts {
+        defining.contract(name, entries)?;
+    }
+    for (name, options) in &definitions.queues {
+        defining.queue(work, name, options).await?;
+    }
+    for (name, options) in &definitions.services {
+        defining.service(work, name, options).await?;
+    }
+    for (name, rule) in &definitions.priorities {
+        defining.priority(name, rule)?;
+    }
+    defining.finish(work).await
+}
+
+/// `ALTER QUEUE`: only the options that are given change.
+pub(crate) async fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
+    work.queue(FIRST_QUEUE).await?;
+    let before = work.look_up(|catalog| catalog.queue(name)).await?;
+    let mut after = before.clone();
+    set_options(&mut after, options)?;
+    if let Some(status) = options.status {
+        (after.receive_enabled, after.enqueue_enabled) = (status == Status::On, status == Status::On);
+    }
+    let mut defining = Defining { catalog: (*work.catalog).clone(), records: Vec::new(), new_queues: Vec::new() };
+    defining.put_queue(&after, before != after);
+    defining.finish(work).await?;
+
+    if options.status == Some(Status::On) {
+        work.queue(before.number).await?;
+        work.change_queue(before.number, |queue| queue.rollbacks = 0);
+        come_in(work, before.number).await?;
+    }
+    if before.receive_enabled && !after.receive_enabled {
+        work.changes.notice.disabled.push((Rc::clone(&before.name), "altered"));
+    }
+    work.changes.notice.touch(&before.name);
+    Ok(())
+}
+
+/// What waited outside while the queue was off comes in. No body is touched.
+async fn come_in(work: &mut Work<'_>, queue: u32) -> Outcome<()> {
+    let records = work.tx.get_range(StoreName::Turns, &HeldTurn::of_queue(queue), None, Direction::Forward).await?;
+    for record in records {
+        let side = HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, queue))?.side;
+        if let Some(mut conversation) = work.conversation(side.conversation).await? {
+            arrival::release(work, &mut conversation, side.role).await?;
+            work.save(conversation);
+        }
+    }
+    Ok(())
+}
+
+struct Defining {
+    catalog: Catalog,
+    records: Vec<(Key, Value)>,
+    new_queues: Vec<u32>,
+}
+
+impl Defining {
+    fn message_type(&mut self, name: &str, validation: Validation) -> Result<()> {
+        check_name("message type", name)?;
+        if system::is_system(name) {
+            return Err(Error::new(ErrorCode::InvalidArgument, format!("The message type \"{name}\" is the broker's own and can't be defined.")).with("argument", "messageTypes"));
+        }
+        match self.catalog.message_types.get(name) {
+            Some(known) if known.validation == validation => Ok(()),
+            Some(known) => {
+                let difference = format!("its validation is \"{}\", not \"{}\"", known.validation.letter(), validation.letter());
+                Err(conflict("message type", name, &difference))
+            }
+            None => {
+                let message_type = MessageType { validation };
+                self.records.push((Kind::MessageType.key(name), message_type.record(name)));
+                self.catalog.message_types.insert(name.into(), message_type);
+                Ok(())
+            }
+        }
+    }
+
+    fn contract(&mut self, name: &str, entries: &[(String, SentBy)]) -> Result<()> {
+        check_name("contract", name)?;
+        for (position, (message_type, _)) in entries.iter().enumerate() {
+            if system::is_system(message_type) {
+                return Err(Error::new(ErrorCode::InvalidArgument, format!("The contract \"{name}\" lists \"{message_type}\", which is the broker's own: every contract has it.")).with("argument", "contracts"));
+            }
+            self.catalog.message_type(message_type)?;
+            if entries.iter().take(position).any(|(other, _)| other == message_type) {
+                return Err(Error::new(ErrorCode::InvalidArgument, format!("The contract \"{name}\" lists the message type \"{message_type}\" twice.")).numbered(8403).with("argument", "contracts"));
+            }
+        }
+        if !entries.iter().any(|(_, sent_by)| *sent_by != SentBy::Target) {
+            let text = format!("The contract \"{name}\" has no message type that its initiator may send. Give at least one \"initiator\" or \"any\".");
+            return Err(Error::new(ErrorCode::InvalidArgument, text).numbered(8492).with("argument", "contracts").with("contract", name));
+        }
+        let entries: Vec<(Rc<str>, SentBy)> = entries.iter().map(|(message_type, sent_by)| (message_type.as_str().into(), *sent_by)).collect();
+        if let Some(known) = self.catalog.contracts.get(name) {
+            for (message_type, sent_by) in &known.entries {
+                match entries.iter().find(|(other, _)| other == message_type) {
+                    Some((_, other)) if other == sent_by => {}
+                    Some(_) => return Err(conflict("contract", name, &format!("\"{message_type}\" is sent by \"{}\"", sent_by.name()))),
+                    None => return Err(conflict("contract", name, &format!("it has \"{message_type}\", which these definitions leave out"))),
+                }
+            }
+            if known.entries.len() == entries.len() {
+                return Ok(());
+            }
+        }
+        let contract = Contract { entries };
+        self.records.push((Kind::Contract.key(name), contract.record(name)));
+        self.catalog.contracts.insert(name.into(), contract);
+        Ok(())
+    }
+
+    async fn queue(&mut self, work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
+        check_name("queue", name)?;
+        if let Some(known) = self.catalog.queues.get(name) {
+            let mut queue = known.clone();
+            set_options(&mut queue, options)?;
+            let changed = queue != *known;
+            self.put_queue(&queue, changed);
+            return Ok(());
+        }
+        if self.catalog.services.contains_key(name) {
+            return Err(conflict("queue", name, "a service of that name is on another queue, and a queue has a service of its own name").into());
+        }
+        let number = work.claim(Number::Queue, 1).await?.to_u32().ok_or(Stop::Stale)?;
+        let mut queue = new_queue(name, number);
+        set_options(&mut queue, options)?;
+        if options.status == Some(Status::Off) {
+            (queue.receive_enabled, queue.enqueue_enabled) = (false, false);
+        }
+        let service = implicit_service(&queue, work.claim(Number::Service, 1).await?.to_u32().ok_or(Stop::Stale)?);
+        self.put_queue(&queue, true);
+        self.put_service(service);
+        self.new_queues.push(number);
+        Ok(())
+    }
+
+    async fn service(&mut self, work: &mut Work<'_>, name: &str, options: &ServiceOptions) -> Outcome<()> {
+        check_name("service", name)?;
+        for contract in &options.contracts {
+            self.catalog.contract(contract)?;
+        }
+        let queue = match &options.queue {
+            Some(queue) => self.catalog.queue(queue)?.number,
+            None => return Err(Error::invalid_argument("services", &format!("has no queue for the service \"{name}\": give `queue`")).into()),
+        };
+        let mut contracts: Vec<Rc<str>> = options.contracts.iter().map(|contract| contract.as_str().into()).collect();
+        let Some(known) = self.catalog.services.get(name).cloned() else {
+            let number = work.claim(Number::Service, 1).await?.to_u32().ok_or(Stop::Stale)?;
+            self.put_service(ServiceDefinition { name: name.into(), number, queue, contracts, implicit: false });
+            return Ok(());
+        };
+        if known.queue != queue {
+            let on = self.catalog.queue_by_number(known.queue).map_or("?", |queue| &queue.name);
+            return Err(conflict("service", name, &format!("it is on the queue \"{on}\"")).into());
+        }
+        // A queue's own service keeps the contract that it came with.
+        if self.catalog.queues.contains_key(name) && !contracts.iter().any(|contract| &**contract == DEFAULT) {
+            contracts.insert(0, DEFAULT.into());
+        }
+        if let Some(missing) = known.contracts.iter().find(|contract| !contracts.contains(contract)) {
+            return Err(conflict("service", name, &format!("it accepts the contract \"{missing}\", which these definitions leave out")).into());
+        }
+        if known.contracts.len() != contracts.len() || known.implicit {
+            self.put_service(ServiceDefinition { contracts, implicit: false, ..known });
+        }
+        Ok(())
+    }
+
+    fn priority(&mut self, name: &str, rule: &PriorityRule) -> Result<()> {
+        check_name("priority", name)?;
+        if !(1.0..=10.0).contains(&rule.level) || rule.level.fract() != 0.0 {
+            return Err(Error::invalid_argument("priorities", &format!("gives \"{name}\" a level that is not a whole number from 1 to 10")));
+        }
+        if self.catalog.priorities.get(name) != Some(rule) {
+            self.records.push((Kind::Priority.key(name), rule.record(name)));
+            self.catalog.priorities.insert(name.into(), rule.clone());
+        }
+        Ok(())
+    }
+
+    fn put_queue(&mut self, queue: &QueueDefinition, changed: bool) {
+        if changed {
+            self.records.push((Kind::Queue.key(&queue.name), queue.record()));
+            self.catalog.put_queue(queue.clone());
+        }
+    }
+
+    fn put_service(&mut self, service: ServiceDefinition) {
+        self.records.push((Kind::Service.key(&service.name), service.record()));
+        self.catalog.put_service(service);
+    }
+
+    /// Writes what is new, and stamps every queue's record: who reads one knows that the definitions have changed.
+    async fn finish(mut self, work: &mut Work<'_>) -> Outcome<()> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let stamp = work.claim(Number::Stamp, 1).await?;
+        self.catalog.stamp = stamp;
+        let numbers: Vec<u32> = self.catalog.queues.values().map(|queue| queue.number).collect();
+        work.prefetch([], numbers.iter().copied().filter(|number| !self.new_queues.contains(number))).await?;
+        for number in self.new_queues {
+            work.changes.queues.insert(number, Cached { stored: None, current: Some(Queue::new(number, stamp)), dirty: true });
+        }
+        for number in numbers {
+            work.change_queue(number, |queue| queue.stamp = stamp);
+        }
+        for (key, record) in self.records {
+            work.write(Change::Put(StoreName::Definitions, key, record));
+        }
+        work.changes.notice.queues.extend(self.catalog.queues.keys().cloned());
+        work.catalog = Rc::new(self.catalog);
+        Ok(())
+    }
+}
+
+fn new_queue(name: &str, number: u32) -> QueueDefinition {
+    QueueDefinition {
+        name: name.into(),
+        number,
+        receive_enabled: true,
+        enqueue_enabled: true,
+        retention: false,
+        max_rows: None,
+        max_age: None,
+        poison_message_handling: true,
+        archive: false,
+        activation: true,
+        body: Validation::None,
+    }
+}
+
+fn implicit_service(queue: &QueueDefinition, number: u32) -> ServiceDefinition {
+    ServiceDefinition { name: Rc::clone(&queue.name), number, queue: queue.number, contracts: vec![DEFAULT.into()], implicit: true }
+}
+
+fn set_options(queue: &mut QueueDefinition, options: &QueueOptions) -> Result<()> {
+    if options.max_rows.is_some() || options.max_age.is_some() {
+        return Err(Error::new(ErrorCode::NotSupported, "Bounds of the retention (`maxRows`, `maxAge`) are not supported by this version. Give `retention: true`.").with("option", "retention"));
+    }
+    queue.retention = options.retention.unwrap_or(queue.retention);
+    queue.poison_message_handling = options.poison_message_handling.unwrap_or(queue.poison_message_handling);
+    queue.archive = options.archive.unwrap_or(queue.archive);
+    queue.activation = options.activation.map_or(queue.activation, |activation| activation == Status::On);
+    queue.body = options.body.unwrap_or(queue.body);
+    Ok(())
+}
+
+fn conflict(what: &'static str, name: &str, difference: &str) -> Error {
+    Error::new(
+        ErrorCode::DefinitionConflict,
+        format!("The {what} \"{name}\" exists and is defined differently: {difference}. Definitions may grow but not change: keep what is there, or use another name."),
+    )
+    .with("kind", what)
+    .with("name", name)
+    .with("difference", difference)
+}

@@ -1,0 +1,47 @@
+//! Conversation groups: the lock unit. A transaction that received from a group, or changed one of its conversations, holds it to its end.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+
+/// Who holds which group, among the transactions of this context.
+///
+/// Other contexts are kept out by the fence: a commit checks that nobody else has received meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct GroupLocks {
+    holders: RefCell<BTreeMap<Rc<str>, u64>>,
+    waiting: RefCell<Vec<oneshot::Sender<()>>>,
+}
+
+impl GroupLocks {
+    /// Takes the group for `holder`; false when another holds it.
+    pub(crate) fn try_lock(&self, group: &Rc<str>, holder: u64) -> bool {
+        *self.holders.borrow_mut().entry(Rc::clone(group)).or_insert(holder) == holder
+    }
+
+    /// Whether nobody but `holder` holds the group.
+    pub(crate) fn is_free(&self, group: &str, holder: u64) -> bool {
+        self.holders.borrow().get(group).is_none_or(|other| *other == holder)
+    }
+
+    /// Whether anybody holds the group.
+    pub(crate) fn is_locked(&self, group: &str) -> bool {
+        self.holders.borrow().contains_key(group)
+    }
+
+    /// Lets go of everything that `holder` holds, and wakes those who wait.
+    pub(crate) fn release(&self, holder: u64) {
+        self.holders.borrow_mut().retain(|_, other| *other != holder);
+        let waiting = self.waiting.take();
+        waiting.into_iter().for_each(|waiter| _ = waiter.send(()));
+    }
+
+    /// Resolves at the next release of any group.
+    pub(crate) fn released(&self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.borrow_mut().push(sender);
+        receiver
+    }
+}

@@ -1,0 +1,41 @@
+//! pocket-broker: queues, services, contracts and conversations for the browser, on IndexedDB.
+
+pub mod body;
+mod arrival;
+mod archive;
+mod broker;
+mod cache;
+pub mod clock;
+mod commit;
+pub mod conversation;
+mod core;
+pub mod definitions;
+pub mod error;
+mod flush;
+mod group;
+pub mod ids;
+mod line;
+mod membership;
+pub mod message;
+mod notice;
+mod queue;
+mod reading;
+mod record;
+mod rows;
+pub mod store;
+mod sweep;
+mod transaction;
+mod turn;
+mod verbs;
+mod views;
+mod visible;
+mod work;
+
+pub use broker::{Broker, LOCK_TIMEOUT};
+pub use commit::Cancelled;
+pub use core::{Host, Listener};
+pub use notice::{Dropped, Notice};
+pub use rows::{Message, Rows};
+pub use transaction::Transaction;
+pub use verbs::{BeginDialog, ConversationInfo, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send};
+pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

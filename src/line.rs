@@ -1,0 +1,107 @@
+//! Who is first in line in a queue: the highest priority, then who has waited longest, among the groups that nobody else holds.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::reading::{first_order, readable};
+use crate::store::{Bound, Direction, StoreName};
+use crate::turn::Turn;
+use crate::work::{Outcome, Work};
+
+/// Turns are read in pages of this size.
+const PAGE: u32 = 16;
+
+/// The turns of a queue in their order, page by page.
+#[derive(Debug)]
+pub(crate) struct Line {
+    queue: u32,
+    turns: VecDeque<Turn>,
+    /// The last turn that was read, and whether more may follow.
+    last: Option<Turn>,
+    is_complete: bool,
+}
+
+impl Line {
+    pub(crate) fn of(queue: u32) -> Self {
+        Self { queue, turns: VecDeque::new(), last: None, is_complete: false }
+    }
+
+    /// The first whose group can be had and which has something to receive. A transaction holds the group from here on.
+    pub(crate) async fn first(&mut self, work: &mut Work<'_>) -> Outcome<Option<Turn>> {
+        loop {
+            if self.turns.is_empty() && !self.read_page(work).await? {
+                return Ok(None);
+            }
+            let Some(turn) = self.turns.pop_front() else { return Ok(None) };
+            if !work.is_free(&turn.group) {
+                continue;
+            }
+            let Some(conversation) = work.stored(turn.side.conversation).await? else { continue };
+            if readable(work, &conversation, turn.side).is_none() {
+                continue;
+            }
+            if self.turns.is_empty() {
+                self.read_page(work).await?;
+            }
+            // The order in a key is a lower bound. It matters only if another of the same priority may have waited longer.
+            let rival = self.turns.front().filter(|rival| rival.priority == turn.priority).map(|rival| rival.order);
+            if let Some(rival) = rival {
+                let order = first_order(work, &conversation, turn.side).await?;
+                if order > rival {
+                    self.step_back(work, turn, order).await?;
+                    continue;
+                }
+            }
+            if work.try_lock(&turn.group) {
+                return Ok(Some(turn));
+            }
+        }
+    }
+
+    /// Puts a turn where it belongs, here and in the store.
+    async fn step_back(&mut self, work: &mut Work<'_>, turn: Turn, order: u64) -> Outcome<()> {
+        if !work.is_view() {
+            if let Some(mut conversation) = work.conversation(turn.side.conversation).await? {
+                if let Some(side) = conversation.side_mut(turn.side.role) {
+                    side.turn = Some(order);
+                }
+                work.count(turn.service, |_| {}).await?;
+                work.save(conversation);
+            }
+        }
+        let turn = Turn { order, ..turn };
+        let place = |other: &Turn| (10u32.saturating_sub(other.priority), other.order, other.side);
+        let position = self.turns.iter().position(|other| place(other) > place(&turn)).unwrap_or(self.turns.len());
+        self.turns.insert(position, turn);
+        Ok(())
+    }
+
+    /// Reads the next turns; false when there are none. The first page is remembered as long as the queue's record says that it is current.
+    async fn read_page(&mut self, work: &mut Work<'_>) -> Outcome<bool> {
+        if self.is_complete {
+            return Ok(false);
+        }
+        let version = work.queue(self.queue).await?.turns;
+        let known = if self.last.is_none() && !work.is_view() { work.core.heads.get(self.queue, version) } else { None };
+        let page = match known {
+            Some(page) => page,
+            None => {
+                let mut range = Turn::of_queue(self.queue);
+                if let Some(last) = &self.last {
+                    range.lower = Bound::Excluding(last.key());
+                }
+                let records = work.tx.get_range(StoreName::Turns, &range, Some(PAGE), Direction::Forward).await?;
+                let read = |record| Turn::read(record).map_err(|problem| problem.at(StoreName::Turns, self.queue));
+                let page = Rc::new(records.iter().map(read).collect::<Result<Vec<Turn>, _>>()?);
+                if self.last.is_none() && !work.is_view() {
+                    work.core.heads.put(self.queue, version, Rc::clone(&page));
+                }
+                page
+            }
+        };
+        self.is_complete = crate::message::count(page.len()) < u64::from(PAGE);
+        self.last = page.last().cloned();
+        self.turns.extend(page.iter().cloned());
+        Ok(!page.is_empty())
+    }
+}

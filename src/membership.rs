@@ -1,0 +1,123 @@
+//! Who is in which group, and what a group knows.
+//!
+//! A side is alone in its own group until another joins it or it is put into one: from then on the group has a record per member.
+
+use std::rc::Rc;
+
+use crate::body::{Body, Value};
+use crate::conversation::Conversation;
+use crate::error::Result;
+use crate::ids::{Decoded, Role, SideId};
+use crate::record::{Fields, Read, Unreadable, float};
+use crate::store::{Change, Direction, Key, Range, StoreName};
+use crate::work::{Outcome, Work};
+
+fn member_key(group: &str, side: SideId) -> Key {
+    Key::list(["g".into(), group.into(), float(side.number()).into()])
+}
+
+fn state_key(group: &str) -> Key {
+    Key::list(["s".into(), group.into()])
+}
+
+/// A side is put into a group.
+pub(crate) fn join(work: &mut Work<'_>, group: &str, side: SideId) {
+    let number = Value::from(float(side.number()));
+    work.write(Change::Put(StoreName::Members, member_key(group, side), Value::list(vec![Value::from(1u32), number])));
+}
+
+/// A side ends: it leaves its group, and the last to leave takes what the group knows with it.
+pub(crate) async fn leave(work: &mut Work<'_>, conversation: &Conversation, role: Role) -> Outcome<()> {
+    let Some(side) = conversation.side(role) else { return Ok(()) };
+    let id = conversation.id_of(role);
+    match &side.group {
+        None if side.has_group_state => forget_state(work, &conversation.own_group(role)),
+        None => {}
+        Some(group) => {
+            work.write(Change::Delete(StoreName::Members, member_key(group, id)));
+            // One more than can have left in this unit of work tells whether anybody stays.
+            let limit = u32::try_from(work.changes.conversations.len() * 2 + 1).unwrap_or(u32::MAX);
+            let others = some_members(work, group, Some(limit)).await?;
+            if others.iter().all(|other| *other == id) {
+                forget_state(work, group);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn forget_state(work: &mut Work<'_>, group: &str) {
+    work.changes.group_states.insert(group.into(), None);
+    work.write(Change::Delete(StoreName::Members, state_key(group)));
+}
+
+/// The sides that were put into a group.
+pub(crate) async fn members(work: &mut Work<'_>, group: &str) -> Outcome<Vec<SideId>> {
+    some_members(work, group, None).await
+}
+
+/// As many of them as asked for, about: those that this unit of work knows are among them.
+async fn some_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> Outcome<Vec<SideId>> {
+    let range = Range::prefix(vec!["g".into(), group.into()]);
+    let records = work.tx.get_range(StoreName::Members, &range, limit, Direction::Forward).await?;
+    let side = |record: &Value| Fields::open(record)?.number().map(SideId::from_number);
+    let mut sides: Vec<_> = records.iter().map(side).collect::<Read<_>>().map_err(|problem| problem.at(StoreName::Members, group))?;
+    // Those that joined or left in this unit of work: the store does not know them yet.
+    for (number, cached) in &work.changes.conversations {
+        for role in [Role::Initiator, Role::Target] {
+            let side = SideId { conversation: *number, role };
+            sides.retain(|other| *other != side);
+            let member = cached.current.as_ref().and_then(|conversation| conversation.side(role));
+            if member.is_some_and(|member| member.group.as_deref() == Some(group)) {
+                sides.push(side);
+            }
+        }
+    }
+    sides.sort_unstable();
+    Ok(sides)
+}
+
+/// Some conversation of a group: the one whose own group it is, or one that was put into it.
+pub(crate) async fn any_member(work: &mut Work<'_>, group: &str) -> Outcome<Option<(Conversation, Role)>> {
+    if let Some(decoded) = Decoded::parse(group).filter(|decoded| decoded.is_group) {
+        let role = decoded.side.role;
+        let conversation = work.conversation(decoded.side.conversation).await?;
+        let is_alone = |conversation: &Conversation| conversation.bits == decoded.bits && conversation.side(role).is_some_and(|side| side.group.is_none());
+        if let Some(conversation) = conversation.filter(is_alone) {
+            return Ok(Some((conversation, role)));
+        }
+    }
+    for side in members(work, group).await? {
+        if let Some(conversation) = work.conversation(side.conversation).await? {
+            if conversation.side(side.role).is_some() {
+                return Ok(Some((conversation, side.role)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What a group knows.
+pub(crate) async fn state(work: &mut Work<'_>, group: &Rc<str>) -> Outcome<Option<Body>> {
+    if let Some(state) = work.changes.group_states.get(group) {
+        // A copy: what was handed out or in is not shared with the caller.
+        return Ok(state.as_ref().map(copy).transpose()?);
+    }
+    let Some(record) = work.tx.get(StoreName::Members, &state_key(group)).await? else { return Ok(None) };
+    let read = |record: &Value| {
+        let mut fields = Fields::open(record)?;
+        Ok(Body { value: fields.any(), packing: fields.small()?, size: fields.float()? })
+    };
+    Ok(Some(read(&record).map_err(|problem: Unreadable| problem.at(StoreName::Members, group))?))
+}
+
+fn copy(body: &Body) -> Result<Body> {
+    Ok(Body { value: body.value.copy()?, ..body.clone() })
+}
+
+/// What a group is to know from now on.
+pub(crate) fn set_state(work: &mut Work<'_>, group: &Rc<str>, state: &Body) {
+    work.changes.group_states.insert(Rc::clone(group), Some(state.clone()));
+    let record = Value::list(vec![Value::from(1u32), state.value.clone(), Value::from(state.packing), Value::from(state.size)]);
+    work.write(Change::Put(StoreName::Members, state_key(group), record));
+}

@@ -1,0 +1,51 @@
+//! What a commit tells: hints for other tabs and events for the application.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::body::Value;
+
+/// What a commit touched. Every open broker of the origin hears it once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Notice {
+    /// The queues whose rows or options changed.
+    pub queues: BTreeSet<Rc<str>>,
+    /// The queues in which something became ready.
+    pub enqueued: BTreeSet<Rc<str>>,
+    /// Some conversation changed.
+    pub conversations: bool,
+    /// The delayed store changed.
+    pub delayed: bool,
+    /// The transmission queue changed.
+    pub transmission: bool,
+    /// The archive changed.
+    pub archive: bool,
+    /// Endpoints by handle, and their new state; "" for one that is gone.
+    pub states: Vec<(Rc<str>, &'static str)>,
+    /// Messages that went nowhere.
+    pub dropped: Vec<Dropped>,
+    /// Queues that were switched off.
+    pub disabled: Vec<(Rc<str>, &'static str)>,
+}
+
+/// A message that went nowhere, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropped {
+    /// Why, in a sentence.
+    pub reason: &'static str,
+    /// Columns of the message.
+    pub message: Vec<(&'static str, Value)>,
+}
+
+impl Notice {
+    pub(crate) fn touch(&mut self, queue: &Rc<str>) {
+        if !self.queues.contains(queue) {
+            self.queues.insert(Rc::clone(queue));
+        }
+    }
+
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,116 @@
+//! The queue record: counters that the commits keep, so that nobody ever counts rows.
+
+use std::collections::BTreeMap;
+
+use crate::body::Value;
+use crate::conversation::State;
+use crate::record::{self, Fields, Read, Unreadable};
+
+/// What a service has in its queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Counters {
+    /// Rows of status 1.
+    pub(crate) ready: u64,
+    /// Rows of status 0.
+    pub(crate) kept: u64,
+    /// Rows of status 3.
+    pub(crate) copies: u64,
+    /// Rows of status 2.
+    pub(crate) parked: u64,
+    /// Rows that wait outside because the queue is off.
+    pub(crate) held: u64,
+    /// Rows that wait for their transmission.
+    pub(crate) outgoing: u64,
+    /// Endpoints by state.
+    pub(crate) states: [u64; State::COUNT],
+}
+
+/// A record of the store `queues`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Queue {
+    pub(crate) number: u32,
+    /// Of the definitions: whoever reads a queue sees whether its catalogue is current.
+    pub(crate) stamp: u64,
+    /// The highest count of rollbacks in a row of one of its conversations.
+    pub(crate) rollbacks: u64,
+    /// The next order number, and the end of the block that it is from. Blocks are claimed in rising order, so numbers rise in a queue
+    /// and are unique over all of them.
+    pub(crate) next_order: u64,
+    pub(crate) end_of_orders: u64,
+    /// Rises with every change to who has something to receive.
+    pub(crate) turns: u64,
+    pub(crate) services: BTreeMap<u32, Counters>,
+}
+
+impl Queue {
+    pub(crate) fn new(number: u32, stamp: u64) -> Self {
+        Self { number, stamp, rollbacks: 0, next_order: 0, end_of_orders: 0, turns: 0, services: BTreeMap::new() }
+    }
+
+    /// The counters of one service.
+    pub(crate) fn of(&mut self, service: u32) -> &mut Counters {
+        self.services.entry(service).or_default()
+    }
+
+    /// A sum over the queue's services.
+    pub(crate) fn total(&self, counter: impl Fn(&Counters) -> u64) -> u64 {
+        self.services.values().map(counter).sum()
+    }
+
+    pub(crate) fn read(record: &Value) -> Read<Self> {
+        let mut fields = Fields::open(record)?;
+        Ok(Self {
+            number: fields.small()?,
+            stamp: fields.number()?,
+            rollbacks: fields.number()?,
+            next_order: fields.number()?,
+            end_of_orders: fields.number()?,
+            turns: fields.number()?,
+            services: fields.list()?.iter().map(read_counters).collect::<Read<_>>()?,
+        })
+    }
+
+    pub(crate) fn record(&self) -> Value {
+        let mut record = vec![Value::from(1u32), Value::from(self.number)];
+        record.extend([self.stamp, self.rollbacks, self.next_order, self.end_of_orders, self.turns].map(record::value));
+        record.push(Value::list(self.services.iter().map(|(service, counters)| counters.record(*service)).collect()));
+        Value::list(record)
+    }
+}
+
+fn read_counters(record: &Value) -> Read<(u32, Counters)> {
+    let mut fields = Fields::part(record)?;
+    let service = fields.small()?;
+    let mut counters = Counters {
+        ready: fields.number()?,
+        kept: fields.number()?,
+        copies: fields.number()?,
+        parked: fields.number()?,
+        held: fields.number()?,
+        outgoing: fields.number()?,
+        states: [0; State::COUNT],
+    };
+    for state in &mut counters.states {
+        *state = fields.optional_number()?.ok_or(Unreadable::Field("a counter is missing"))?;
+    }
+    Ok((service, counters))
+}
+
+impl Counters {
+    fn record(&self, service: u32) -> Value {
+        let mut record = vec![Value::from(service)];
+        record.extend([self.ready, self.kept, self.copies, self.parked, self.held, self.outgoing].map(record::value));
+        record.extend(self.states.map(record::value));
+        Value::list(record)
+    }
+
+    /// An endpoint has gone from one state to another; `None`: it was not there, or is gone.
+    pub(crate) fn moved(&mut self, from: Option<State>, to: Option<State>) {
+        if let Some(count) = from.and_then(|state| self.states.get_mut(state.index())) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = to.and_then(|state| self.states.get_mut(state.index())) {
+            *count += 1;
+        }
+    }
+}

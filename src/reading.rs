@@ -1,0 +1,183 @@
+//! Reading the unread rows of one side.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use num_traits::ToPrimitive;
+
+use crate::conversation::{Conversation, System};
+use crate::error::{Error, Result};
+use crate::ids::SideId;
+use crate::message::{self, Class, Run, Status, count};
+use crate::rows::{Owner, Rows};
+use crate::store::{Direction, StoreName, Tx};
+use crate::verbs::{Take, TakenRun};
+use crate::work::{Outcome, Work};
+
+/// The most bytes of bodies that RECEIVE gives; one larger row comes alone.
+const BYTES: f64 = 67_108_864.0;
+/// The most runs that are read at once.
+const RUNS: u64 = 128;
+/// Above every sequence number.
+const END: u64 = 1 << 53;
+
+/// How much may still be given.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    rows: u64,
+    bytes: f64,
+    is_untouched: bool,
+}
+
+impl Allowance {
+    pub(crate) fn new(rows: u64) -> Self {
+        Self { rows, bytes: BYTES, is_untouched: true }
+    }
+
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.rows == 0 || self.bytes <= 0.0
+    }
+
+    /// Takes one row of `size` bytes, if it fits.
+    fn take(&mut self, size: f64) -> bool {
+        if self.rows == 0 || (size > self.bytes && !self.is_untouched) {
+            return false;
+        }
+        self.rows -= 1;
+        self.bytes -= size;
+        self.is_untouched = false;
+        true
+    }
+}
+
+/// What of a side can be received.
+#[derive(Debug)]
+pub(crate) struct Readable {
+    /// In sequence: from the cursor to what is not there yet, or hidden.
+    from: u64,
+    to: u64,
+    /// DialogTimer first, then Error.
+    system: Vec<(System, u64)>,
+}
+
+/// What of a side can be received; `None`: nothing. What the transaction has received already is not in it.
+pub(crate) fn readable(work: &Work<'_>, conversation: &Conversation, id: SideId) -> Option<Readable> {
+    let side = conversation.side(id.role)?;
+    let taken = work.changes.taken.get(&id);
+    let is_new = |row: &(System, u64)| taken.is_none_or(|taken| !taken.system.contains(row));
+    let mut system: Vec<_> = side.system.iter().filter(|row| !row.held).map(|row| (row.kind, row.number)).filter(is_new).collect();
+    system.sort_unstable();
+    let from = taken.map_or(side.cursor, |taken| taken.cursor.max(side.cursor));
+    let to = side.visible_end().max(from);
+    (from < to || !system.is_empty()).then_some(Readable { from, to, system })
+}
+
+/// The order of the oldest unread row.
+pub(crate) async fn first_order(work: &mut Work<'_>, conversation: &Conversation, id: SideId) -> Outcome<u64> {
+    let Some(readable) = readable(work, conversation, id) else { return Ok(END) };
+    let mut first = END;
+    if readable.from < readable.to {
+        let run = match work.core.runs.get(id, readable.from) {
+            Some(run) => run,
+            None => {
+                let run = read_runs(work.tx, id, readable.from, 1).await?.pop_front().ok_or_else(|| missing(id, readable.from))?;
+                work.core.runs.put(Rc::clone(&run));
+                run
+            }
+        };
+        first = run.first_order + readable.from.saturating_sub(run.first());
+    }
+    for (_, number) in readable.system {
+        first = first.min(read_system(work.tx, id, number).await?.first_order);
+    }
+    Ok(first)
+}
+
+/// Reads what can be received of a side, as far as the allowance goes. Nothing changes by it.
+pub(crate) async fn read_rows(work: &mut Work<'_>, conversation: &Conversation, id: SideId, owner: &Owner, allowance: &mut Allowance, rows: &mut Vec<Rows>) -> Outcome<Option<Take>> {
+    let Some(readable) = readable(work, conversation, id) else { return Ok(None) };
+    let (fence, runs, unread) = conversation.side(id.role).map_or((0, 0, 0), |side| (side.fence, side.runs, side.unread_in_sequence()));
+    let mut take = Take { side: id, fence, from: readable.from, to: readable.from, system: Vec::new(), runs: Vec::new() };
+    for (kind, number) in readable.system {
+        let run = read_system(work.tx, id, number).await?;
+        if !allowance.take(run.size) {
+            return Ok(Some(take).filter(|take| take.count() > 0));
+        }
+        take.system.push((kind, number));
+        rows.push(Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived));
+    }
+
+    let mut ahead = VecDeque::new();
+    while take.to < readable.to && !allowance.is_used_up() {
+        let run = match work.core.runs.get(id, take.to).or_else(|| ahead.pop_front()) {
+            Some(run) => run,
+            None => {
+                let rows_in_run = (unread / runs.max(1)).max(1);
+                let wanted = allowance.rows.min(readable.to - take.to).div_ceil(rows_in_run);
+                ahead = read_runs(work.tx, id, take.to, wanted.clamp(1, RUNS)).await?;
+                ahead.pop_front().ok_or_else(|| missing(id, take.to))?
+            }
+        };
+        let first = run.first();
+        if !(first..=run.last).contains(&take.to) {
+            return Err(missing(id, take.to).into());
+        }
+        let from = usize::try_from(take.to - first).unwrap_or(usize::MAX);
+        let mut to = from;
+        while to < run.count && first + count(to) < readable.to && allowance.take(run.size_of(to)) {
+            to += 1;
+        }
+        if to == from {
+            work.core.runs.put(run);
+            break;
+        }
+        rows.push(with_large_bodies(work.tx, &run, from, to, Rows::of(&work.catalog, owner, &run, from, to, Status::RetainedReceived)).await?);
+        take.to = first + count(to);
+        take.runs.push(TakenRun { first, last: run.last, first_order: run.first_order, last_order: run.last_order() });
+        if to < run.count {
+            work.core.runs.put(run);
+        }
+    }
+    Ok(Some(take).filter(|take| take.count() > 0))
+}
+
+/// Puts the large bodies of rows `from` to `to` of a run into their places.
+pub(crate) async fn with_large_bodies(tx: &Tx, run: &Run, from: usize, to: usize, mut rows: Rows) -> Result<Rows> {
+    let large = run.large.iter().map(|(index, _)| *index).filter(|index| (from..to).contains(index));
+    let read = |index: usize| async move {
+        let key = message::key(run.side, run.class, run.first() + count(index));
+        let body = tx.get(StoreName::Bodies, &key).await?;
+        body.map(|body| (index - from, body)).ok_or_else(|| Error::corrupt(StoreName::Bodies.name(), &key, "the body of a message is missing"))
+    };
+    for (index, body) in futures_util::future::try_join_all(large.map(read)).await? {
+        rows = rows.with_body(index, body);
+    }
+    Ok(rows)
+}
+
+impl Run {
+    /// The size of one row's body: its own if it is large, else the average.
+    pub(crate) fn size_of(&self, index: usize) -> f64 {
+        let large: f64 = self.large.iter().map(|(_, size)| size).sum();
+        let own = self.large.iter().find(|(other, _)| *other == index).map(|(_, size)| *size);
+        own.unwrap_or_else(|| (self.size - large).max(0.0) / self.count.to_f64().unwrap_or(1.0))
+    }
+}
+
+/// Runs of received rows, from the one that holds number `from`.
+async fn read_runs(tx: &Tx, id: SideId, from: u64, limit: u64) -> Result<VecDeque<Rc<Run>>> {
+    let range = message::keys_between(id, Class::Received, from, END);
+    let records = tx.get_range(StoreName::Messages, &range, limit.to_u32(), Direction::Forward).await?;
+    records.iter().map(|record| Run::read(record).map(Rc::new).map_err(|problem| problem.at(StoreName::Messages, (id.number(), Class::Received, from)))).collect()
+}
+
+async fn read_system(tx: &Tx, id: SideId, number: u64) -> Result<Run> {
+    let key = message::key(id, Class::System, number);
+    let record = tx.get(StoreName::Messages, &key).await?;
+    let record = record.ok_or_else(|| Error::corrupt(StoreName::Messages.name(), &key, "a message is missing"))?;
+    Run::read(&record).map_err(|problem| problem.at(StoreName::Messages, &key))
+}
+
+fn missing(id: SideId, number: u64) -> Error {
+    Error::corrupt(StoreName::Messages.name(), message::key(id, Class::Received, number), "a message is missing")
+}

@@ -1,0 +1,192 @@
+//! Opening and deleting databases, without ever hanging (D40).
+
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+use idb::{DatabaseEvent, Factory, KeyPath, ObjectStoreParams, Request, Transaction};
+use wasm_bindgen_futures::{JsFuture, spawn_local};
+use web_sys::{IdbDatabase, IdbFactory};
+
+use super::super::{ORDER_INDEX, ORDER_INDEX_PATH, StoreName, VERSION};
+use super::error::{from_exception, from_idb, is_abort};
+use super::sys;
+use crate::error::{Error, ErrorCode, Result};
+use crate::web::timer::sleep;
+
+/// How long an open may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long IndexedDB may take to say that it is alive.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+
+/// An open database. It is closed when this is dropped, also if nobody came to take it.
+#[derive(Debug)]
+pub(super) struct Database(IdbDatabase);
+
+impl Database {
+    /// The same database, for an event handler.
+    pub(super) fn handle(&self) -> IdbDatabase {
+        self.0.clone()
+    }
+}
+
+impl Deref for Database {
+    type Target = IdbDatabase;
+
+    fn deref(&self) -> &IdbDatabase {
+        &self.0
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.0.set_onversionchange(None);
+        self.0.set_onclose(None);
+        self.0.close();
+    }
+}
+
+/// Opens a database, and makes its object stores where they are missing.
+pub(super) async fn open(name: &str) -> Result<Database> {
+    let mut request = factory()?.open(name, Some(VERSION)).map_err(from_idb)?;
+    let upgrade = Rc::<RefCell<Upgrade>>::default();
+    request.on_upgrade_needed({
+        let upgrade = Rc::clone(&upgrade);
+        move |event| upgrade.borrow_mut().run(&event)
+    });
+    let settled = settled(&mut request);
+    let (sender, answer) = oneshot::channel();
+    // A task of its own: the request's handlers must live until it settles, even if nobody waits for it any more.
+    spawn_local(async move {
+        let _ = settled.await;
+        let opened = match request.error() {
+            Ok(None) => request.database().map(|database| Database(database.into())).map_err(from_idb),
+            Ok(Some(exception)) if is_abort(&exception) => Err(upgrade.take().cause(exception.into())),
+            Ok(Some(exception)) => Err(from_exception(exception.into())),
+            Err(error) => Err(from_idb(error)),
+        };
+        // A database that comes too late is dropped here, and so closed.
+        let _ = sender.send(opened);
+    });
+    in_time(name, answer).await
+}
+
+/// Deletes a database, if there is one. Its connections in other tabs close themselves first.
+///
+/// # Errors
+/// Within 10 seconds: `UpgradeBlocked` if a tab does not let go, or `StorageUnavailable`. It may still be deleted later.
+pub async fn delete_database(name: &str) -> Result<()> {
+    let mut request = factory()?.delete(name).map_err(from_idb)?;
+    let settled = settled(&mut request);
+    let (sender, answer) = oneshot::channel();
+    spawn_local(async move {
+        let _ = settled.await;
+        let deleted = match request.error() {
+            Ok(None) => Ok(()),
+            Ok(Some(exception)) => Err(from_exception(exception.into())),
+            Err(error) => Err(from_idb(error)),
+        };
+        // Nobody listens any more if it took too long.
+        let _ = sender.send(deleted);
+    });
+    in_time(name, answer).await
+}
+
+/// The upgrade transaction, which alone knows why an open was aborted.
+#[derive(Default)]
+struct Upgrade {
+    transaction: Option<Transaction>,
+    failure: Option<Error>,
+}
+
+impl Upgrade {
+    fn run(&mut self, event: &idb::event::VersionChangeEvent) {
+        let Ok(request) = idb::Event::target(event) else { return };
+        self.transaction = request.transaction();
+        if let Err(error) = event.database().and_then(|database| make_stores(&database)) {
+            self.failure = Some(from_idb(error));
+            // It throws only if it has ended already.
+            let _ = request.transaction().map(Transaction::abort);
+        }
+    }
+
+    /// `exception`: what the open request says, which is only that the upgrade was aborted.
+    fn cause(self, exception: wasm_bindgen::JsValue) -> Error {
+        let cause = self.transaction.and_then(|transaction| transaction.error()).map_or(exception, Into::into);
+        self.failure.unwrap_or_else(|| from_exception(cause))
+    }
+}
+
+/// The first and only step of the schema so far.
+fn make_stores(database: &idb::Database) -> std::result::Result<(), idb::Error> {
+    for name in StoreName::ALL {
+        let mut params = ObjectStoreParams::new();
+        params.auto_increment(name.gives_keys());
+        let store = database.create_object_store(name.name(), params)?;
+        if name == StoreName::Messages {
+            store.create_index(ORDER_INDEX, KeyPath::new_array(ORDER_INDEX_PATH), None)?;
+        }
+    }
+    Ok(())
+}
+
+fn factory() -> Result<Factory> {
+    Factory::new().map_err(|_| {
+        Error::new(
+            ErrorCode::StorageUnavailable,
+            "This browser gives the page no IndexedDB. Allow it to store data, or leave private browsing; `storage: \"memory\"` works without.",
+        )
+    })
+}
+
+/// Resolves once the request has succeeded or failed.
+fn settled(request: &mut impl Request) -> oneshot::Receiver<()> {
+    let (sender, settled) = oneshot::channel();
+    // Dropping the sender tells, whichever handler gets to do it.
+    let sender = Rc::new(RefCell::new(Some(sender)));
+    request.on_success({
+        let sender = Rc::clone(&sender);
+        move |_| drop(sender.take())
+    });
+    request.on_error(move |_| drop(sender.take()));
+    settled
+}
+
+/// The answer, or what its absence means.
+async fn in_time<T>(name: &str, answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+    let answer = match select(answer, pin!(sleep(PATIENCE))).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(((), answer)) => match select(answer, pin!(is_alive())).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right((true, _)) => return Err(blocked(name)),
+            Either::Right((false, _)) => return Err(dead(name)),
+        },
+    };
+    answer.unwrap_or_else(|_| Err(dead(name)))
+}
+
+/// Whether IndexedDB answers at all.
+async fn is_alive() -> bool {
+    let Ok(databases) = factory().map(IdbFactory::from).and_then(|factory| sys::databases(&factory).map_err(from_exception)) else {
+        return false;
+    };
+    matches!(select(pin!(JsFuture::from(databases)), pin!(sleep(SIGN_OF_LIFE))).await, Either::Left(_))
+}
+
+fn blocked(name: &str) -> Error {
+    Error::new(
+        ErrorCode::UpgradeBlocked,
+        format!("Another tab holds the database \"{name}\" open, perhaps with an older build. Close or reload the other tabs of this site, then try again."),
+    )
+}
+
+fn dead(name: &str) -> Error {
+    Error::new(
+        ErrorCode::StorageUnavailable,
+        format!("IndexedDB does not answer when asked for the database \"{name}\". Restart the browser, then try again."),
+    )
+}

@@ -1,0 +1,147 @@
+//! Keys and key ranges, ordered as IndexedDB orders them.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+/// A key of an object store.
+///
+/// The order is IndexedDB's: numbers, then texts by UTF-16 code units, then lists, element by element.
+#[derive(Clone, Debug)]
+pub enum Key {
+    /// Never NaN.
+    Number(f64),
+    /// A well-formed text.
+    Text(Rc<str>),
+    /// Sorts after every number and text.
+    List(Vec<Key>),
+}
+
+impl Key {
+    /// A list key, from anything that makes keys.
+    pub fn list<const N: usize>(parts: [Key; N]) -> Self {
+        Self::List(parts.into())
+    }
+}
+
+impl From<f64> for Key {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<u32> for Key {
+    fn from(number: u32) -> Self {
+        Self::Number(f64::from(number))
+    }
+}
+
+impl From<&str> for Key {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            // `+ 0.0` makes the two zeros one key, as IndexedDB does.
+            (Self::Number(a), Self::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
+            (Self::Text(a), Self::Text(b)) => a.encode_utf16().cmp(b.encode_utf16()),
+            (Self::List(a), Self::List(b)) => a.cmp(b),
+            (a, b) => a.kind().cmp(&b.kind()),
+        }
+    }
+}
+
+impl Key {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Number(_) => 0,
+            Self::Text(_) => 1,
+            Self::List(_) => 2,
+        }
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Key {}
+
+/// One end of a [`Range`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// No limit.
+    Open,
+    /// The key itself belongs to the range.
+    Including(Key),
+    /// The key itself does not.
+    Excluding(Key),
+}
+
+/// A contiguous range of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Where it begins.
+    pub lower: Bound,
+    /// Where it ends.
+    pub upper: Bound,
+}
+
+impl Range {
+    /// Every key.
+    pub fn all() -> Self {
+        Self { lower: Bound::Open, upper: Bound::Open }
+    }
+
+    /// `from ≤ key ≤ to`.
+    pub fn between(from: Key, to: Key) -> Self {
+        Self { lower: Bound::Including(from), upper: Bound::Including(to) }
+    }
+
+    /// `from ≤ key < to`.
+    pub fn up_to(from: Key, to: Key) -> Self {
+        Self { lower: Bound::Including(from), upper: Bound::Excluding(to) }
+    }
+
+    /// Every list key that begins with `parts`.
+    pub fn prefix(parts: Vec<Key>) -> Self {
+        let mut end = parts.clone();
+        // An empty list sorts after every number and text, so no element of our keys comes after it.
+        end.push(Key::List(Vec::new()));
+        Self { lower: Bound::Including(Key::List(parts)), upper: Bound::Excluding(Key::List(end)) }
+    }
+
+    /// Whether no key can be inside. IndexedDB refuses to make such a range.
+    pub fn is_empty(&self) -> bool {
+        match (&self.lower, &self.upper) {
+            (Bound::Including(a), Bound::Including(b)) => a > b,
+            (Bound::Including(a) | Bound::Excluding(a), Bound::Including(b) | Bound::Excluding(b)) => a >= b,
+            _ => false,
+        }
+    }
+
+    /// Whether `key` is inside.
+    pub fn contains(&self, key: &Key) -> bool {
+        let above = match &self.lower {
+            Bound::Open => true,
+            Bound::Including(lower) => key >= lower,
+            Bound::Excluding(lower) => key > lower,
+        };
+        let below = match &self.upper {
+            Bound::Open => true,
+            Bound::Including(upper) => key <= upper,
+            Bound::Excluding(upper) => key < upper,
+        };
+        above && below
+    }
+}

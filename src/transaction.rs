@@ -1,0 +1,246 @@
+//! Transactions: what is done in one is committed together, or not at all.
+//!
+//! A transaction holds locks and a list of what was done, never an open storage transaction: between two calls the application may await
+//! anything. Each call is checked when it is made, against what is committed and what the transaction has done itself; the commit checks it
+//! again.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+
+use crate::body::Body;
+use crate::broker::{begun, unexpected, wait_for_group};
+use crate::core::Core;
+use crate::error::{Error, ErrorCode, Result};
+use crate::rows::Rows;
+use crate::store::{Mode, StoreName, transact};
+use crate::verbs::{Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb};
+use crate::work::{Changes, Outcome, Purpose, Stop, Work};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Committing,
+    Over,
+    /// The broker was closed under it.
+    Closed,
+}
+
+/// A unit of work of the application. Dropping it rolls it back.
+pub struct Transaction {
+    core: Rc<Core>,
+    lock_timeout: f64,
+    number: u64,
+    phase: Cell<Phase>,
+    /// Lent to the call that runs; the calls behind it wait.
+    state: RefCell<Option<State>>,
+    waiting: RefCell<Vec<oneshot::Sender<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What the transaction has read, and what it will have changed.
+    changes: Changes,
+    done: Vec<Rc<Verb>>,
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction").field("phase", &self.phase.get()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.rollback();
+    }
+}
+
+impl Transaction {
+    pub(crate) fn new(core: Rc<Core>, lock_timeout: f64) -> Self {
+        let number = core.unique();
+        Self { core, lock_timeout, number, phase: Cell::new(Phase::Open), state: RefCell::new(Some(State::default())), waiting: RefCell::default() }
+    }
+
+    /// Whether it takes calls.
+    pub fn is_open(&self) -> bool {
+        self.phase.get() == Phase::Open
+    }
+
+    /// `BEGIN DIALOG CONVERSATION`.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
+        self.check_open()?;
+        match self.call(begun(&self.core, options).await?).await? {
+            Answer::Conversation(conversation) => Ok(conversation),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// `SEND`. Nobody sees the messages before the commit, the transaction itself included.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn send(&self, to: Vec<Rc<str>>, messages: Vec<OutgoingMessage>) -> Result<()> {
+        if messages.is_empty() || to.is_empty() {
+            return self.check_open();
+        }
+        self.call(Verb::Send(Send { to, messages })).await.map(drop)
+    }
+
+    /// `RECEIVE`, without waiting. The group is held until the transaction ends; a rollback makes the rows ready again.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn receive(&self, queue: &str, options: ReceiveOptions) -> Result<Vec<Rows>> {
+        options.check()?;
+        match self.call(Verb::Receive(queue.into(), options)).await? {
+            Answer::Received(rows, _) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// `END CONVERSATION`.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn end_conversation(&self, handle: &str, options: EndOptions) -> Result<EndResult> {
+        options.check()?;
+        match self.call(Verb::End(End { handle: handle.into(), options })).await? {
+            Answer::Ended(result) => Ok(result),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What a group knows, with what this transaction has set.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn get_group_state(&self, group: &str) -> Result<Option<Body>> {
+        match self.call(Verb::GetGroupState(group.into())).await? {
+            Answer::GroupState(state) => Ok(state),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What a group is to know.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn set_group_state(&self, group: &str, state: Body) -> Result<()> {
+        self.call(Verb::SetGroupState(group.into(), state)).await.map(drop)
+    }
+
+    /// Commits everything in one storage transaction and resolves after it is complete. Calls that are under way are waited for.
+    ///
+    /// # Errors
+    /// `TransactionClosed` when another reader was faster; those of a call that is not possible any more, with `details.at` = "commit";
+    /// those of the store. Nothing was done then.
+    pub async fn commit(&self) -> Result<()> {
+        let state = self.borrow_state().await?;
+        self.phase.set(Phase::Committing);
+        let outcome = if state.done.is_empty() { Ok(()) } else { self.core.commit(Rc::new(Verb::All(state.done)), Purpose::CommitOf(self.number), None).await.map(drop).map_err(Error::from) };
+        if outcome.is_err() {
+            self.core.runs.clear();
+        }
+        self.end(Phase::Over);
+        outcome
+    }
+
+    /// Undoes everything: what was received is ready again, what was sent never was.
+    pub fn rollback(&self) {
+        if self.is_open() {
+            // Bodies that were handed out are not handed out again: they are read anew.
+            self.core.runs.clear();
+            self.end(Phase::Over);
+        }
+    }
+
+    /// The broker is closed: rolls back, and later calls say so.
+    pub(crate) fn close(&self) {
+        if self.is_open() {
+            self.core.runs.clear();
+            self.end(Phase::Closed);
+        }
+    }
+
+    fn end(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.state.take();
+        self.core.locks.release(self.number);
+        self.waiting.take().into_iter().for_each(|waiter| _ = waiter.send(()));
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match self.phase.get() {
+            Phase::Open => Ok(()),
+            Phase::Closed => Err(Error::closed()),
+            Phase::Committing | Phase::Over => Err(Error::new(ErrorCode::TransactionClosed, "The transaction is over. Make every call before the function given to `transaction` has settled, or begin another one.")),
+        }
+    }
+
+    /// Checks a verb against what is committed and what the transaction has done, and keeps it for the commit.
+    async fn call(&self, verb: Verb) -> Result<Answer> {
+        let verb = Rc::new(verb);
+        let mut state = self.borrow_state().await?;
+        let outcome = wait_for_group(&self.core, self.lock_timeout, async || {
+            self.check_open()?;
+            self.attempt(&verb, &mut state.changes).await
+        })
+        .await;
+        match &outcome {
+            Ok(Answer::Received(_, takes)) if takes.is_empty() => {}
+            Ok(Answer::Received(_, takes)) => state.done.push(Rc::new(Verb::Take(takes.clone()))),
+            Ok(Answer::GroupState(_)) | Err(_) => {}
+            Ok(_) => state.done.push(verb),
+        }
+        let is_open = self.check_open();
+        self.return_state(state);
+        is_open.and(outcome)
+    }
+
+    async fn attempt(&self, verb: &Rc<Verb>, changes: &mut Changes) -> Outcome<Answer> {
+        loop {
+            let attempt = transact(&*self.core.host.store, &StoreName::ALL, Mode::ReadOnly, async |tx| {
+                let mut work = Work { core: &self.core, tx, catalog: self.core.catalog(), now: self.core.host.clock.now(), purpose: Purpose::View(self.number), changes: &mut *changes };
+                verb.run(&mut work).await
+            });
+            match attempt.await {
+                Err(Stop::Stale) => {
+                    // The records of queues were read under the old definitions.
+                    changes.queues.clear();
+                    self.core.reload_catalog().await?;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// One call after the other, in the order in which they were made.
+    async fn borrow_state(&self) -> Result<State> {
+        loop {
+            self.check_open()?;
+            if let Some(state) = self.state.take() {
+                return Ok(state);
+            }
+            let (sender, receiver) = oneshot::channel();
+            self.waiting.borrow_mut().push(sender);
+            // However the call before this one ended, it is over.
+            let _ = receiver.await;
+        }
+    }
+
+    fn return_state(&self, state: State) {
+        if self.is_open() {
+            self.state.replace(Some(state));
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.is_empty() {
+            let _ = waiting.remove(0).send(());
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Turns: small records that say which side has something to receive, so that nobody looks for it.
+//!
+//! | kind | key | there is one exactly while |
+//! |---|---|---|
+//! | to receive | [queue, 0, 10 − priority, order, side] | the side has unread rows |
+//! | to receive in a group | [queue, 1, group, 10 − priority, order, side] | so, and the side was put into a group |
+//! | to come in | [queue, 2, order, side] | messages wait outside because the queue is off |
+//! | to transmit | [0, 3, 10 − priority, time, side] | rows wait for their transmission |
+//!
+//! The order in a key is a lower bound of the order of the side's oldest unread row: it is corrected when somebody looks, not at every
+//! RECEIVE.
+
+use std::rc::Rc;
+
+use crate::body::Value;
+use crate::ids::SideId;
+use crate::record::{self, Fields, Read};
+use crate::store::{Key, Range};
+
+/// A turn to receive.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Turn {
+    pub(crate) queue: u32,
+    pub(crate) priority: u32,
+    pub(crate) order: u64,
+    pub(crate) side: SideId,
+    pub(crate) service: u32,
+    /// The group that has to be held to receive.
+    pub(crate) group: Rc<str>,
+    /// Sides were put into that group: there is a twin.
+    pub(crate) is_shared: bool,
+}
+
+fn rank(priority: u32) -> Key {
+    Key::from(10u32.saturating_sub(priority))
+}
+
+fn number(number: u64) -> Key {
+    Key::from(record::float(number))
+}
+
+impl Turn {
+    /// Every turn to receive of a queue, the first in line first.
+    pub(crate) fn of_queue(queue: u32) -> Range {
+        Range::prefix(vec![queue.into(), 0u32.into()])
+    }
+
+    /// Those of one priority.
+    pub(crate) fn of_priority(queue: u32, priority: u32) -> Range {
+        Range::prefix(vec![queue.into(), 0u32.into(), rank(priority)])
+    }
+
+    /// Those of a group that sides were put into.
+    pub(crate) fn of_group(queue: u32, group: &str) -> Range {
+        Range::prefix(vec![queue.into(), 1u32.into(), group.into()])
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key::list([self.queue.into(), 0u32.into(), rank(self.priority), number(self.order), number(self.side.number())])
+    }
+
+    /// The key of its twin, if its side was put into a group.
+    pub(crate) fn twin_key(&self) -> Option<Key> {
+        self.is_shared.then(|| Key::list([self.queue.into(), 1u32.into(), (&*self.group).into(), rank(self.priority), number(self.order), number(self.side.number())]))
+    }
+
+    pub(crate) fn record(&self) -> Value {
+        Value::list(vec![
+            Value::from(1u32),
+            Value::from(self.queue),
+            Value::from(self.priority),
+            record::value(self.order),
+            record::value(self.side.number()),
+            Value::from(self.service),
+            Value::from(&*self.group),
+            Value::from(self.is_shared),
+        ])
+    }
+
+    pub(crate) fn read(value: &Value) -> Read<Self> {
+        let mut fields = Fields::open(value)?;
+        Ok(Self {
+            queue: fields.small()?,
+            priority: fields.small()?,
+            order: fields.number()?,
+            side: SideId::from_number(fields.number()?),
+            service: fields.small()?,
+            group: fields.text()?,
+            is_shared: fields.flag()?,
+        })
+    }
+}
+
+/// The turn of a side whose messages wait outside because the queue is off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct HeldTurn {
+    pub(crate) queue: u32,
+    pub(crate) order: u64,
+    pub(crate) side: SideId,
+}
+
+impl HeldTurn {
+    pub(crate) fn of_queue(queue: u32) -> Range {
+        Range::prefix(vec![queue.into(), 2u32.into()])
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key::list([self.queue.into(), 2u32.into(), number(self.order), number(self.side.number())])
+    }
+
+    pub(crate) fn record(&self) -> Value {
+        Value::list(vec![Value::from(1u32), Value::from(self.queue), record::value(self.order), record::value(self.side.number())])
+    }
+
+    pub(crate) fn read(value: &Value) -> Read<Self> {
+        let mut fields = Fields::open(value)?;
+        Ok(Self { queue: fields.small()?, order: fields.number()?, side: SideId::from_number(fields.number()?) })
+    }
+}
+
+/// The turn of a side with rows to transmit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct OutgoingTurn {
+    pub(crate) priority: u32,
+    pub(crate) time: f64,
+    pub(crate) side: SideId,
+}
+
+impl OutgoingTurn {
+    pub(crate) fn all() -> Range {
+        Range::prefix(vec![0u32.into(), 3u32.into()])
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key::list([0u32.into(), 3u32.into(), rank(self.priority), self.time.into(), number(self.side.number())])
+    }
+
+    pub(crate) fn record(&self) -> Value {
+        Value::list(vec![Value::from(1u32), Value::from(self.priority), Value::from(self.time), record::value(self.side.number())])
+    }
+
+    pub(crate) fn read(value: &Value) -> Read<Self> {
+        let mut fields = Fields::open(value)?;
+        Ok(Self { priority: fields.small()?, time: fields.float()?, side: SideId::from_number(fields.number()?) })
+    }
+}

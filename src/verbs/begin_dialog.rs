@@ -1,0 +1,190 @@
+//! BEGIN DIALOG CONVERSATION.
+
+use std::rc::Rc;
+
+use serde::Deserialize;
+
+use crate::body::Value;
+use crate::conversation::{Conversation, Side, State};
+use crate::definitions::{DEFAULT, check_name};
+use crate::error::{Error, ErrorCode, Result};
+use crate::ids::{Bits, Role};
+use crate::record::{self, float};
+use crate::store::{Change, Key, StoreName};
+use crate::work::{Number, Outcome, Work};
+
+/// The longest lifetime, in milliseconds: 2^31 − 1 seconds.
+const MAX_LIFETIME: f64 = 2_147_483_647_000.0;
+
+/// What BEGIN DIALOG takes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BeginDialog {
+    /// `FROM SERVICE`: a service here.
+    pub from: String,
+    /// `TO SERVICE`: a service here or elsewhere. It is not looked for yet.
+    pub to: String,
+    /// `ON CONTRACT`. Default "DEFAULT".
+    pub contract: Option<String>,
+    /// A broker's instance id, or "current" for this one. Default: as routed.
+    pub to_broker: Option<String>,
+    /// `RELATED_CONVERSATION`: the handle of a conversation whose group this one joins.
+    pub related_conversation: Option<String>,
+    /// `RELATED_CONVERSATION_GROUP`: the id of a group, made if there is none.
+    pub related_group: Option<String>,
+    /// `LIFETIME`, in milliseconds. Default: no limit.
+    pub lifetime: Option<f64>,
+}
+
+/// A conversation as it was begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversationInfo {
+    /// Names this end.
+    pub handle: Rc<str>,
+    /// Shared by both ends.
+    pub conversation_id: Rc<str>,
+    /// The group of this end.
+    pub group_id: Rc<str>,
+    /// This end began it.
+    pub is_initiator: bool,
+    /// The service at this end.
+    pub service: Rc<str>,
+    /// The service at the other end.
+    pub far_service: Rc<str>,
+    /// Its contract.
+    pub contract: Rc<str>,
+}
+
+impl ConversationInfo {
+    pub(crate) fn of(conversation: &Conversation, role: Role) -> Self {
+        Self {
+            handle: conversation.handle(role),
+            conversation_id: Rc::clone(&conversation.id),
+            group_id: conversation.group(role),
+            is_initiator: role == Role::Initiator,
+            service: Rc::clone(conversation.service(role)),
+            far_service: Rc::clone(conversation.service(role.other())),
+            contract: Rc::clone(&conversation.contract),
+        }
+    }
+}
+
+/// BEGIN DIALOG with the numbers that the new conversation gets, so that it can be run again.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) options: BeginDialog,
+    pub(crate) number: u64,
+    pub(crate) bits: Bits,
+    pub(crate) id: Rc<str>,
+}
+
+impl BeginDialog {
+    /// What can be seen without looking anything up.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_name("service", &self.from)?;
+        check_name("service", &self.to)?;
+        check_name("contract", self.contract())?;
+        if self.related_conversation.is_some() && self.related_group.is_some() {
+            return Err(Error::invalid_argument("relatedGroup", "can't be given together with `relatedConversation`: one of the two names the group"));
+        }
+        let is_id = |id: &str| uuid::Uuid::try_parse(id).is_ok() && id.len() == 36;
+        if self.related_group.as_deref().is_some_and(|group| !is_id(group)) {
+            return Err(Error::invalid_argument("relatedGroup", "is not a group id: group ids are UUIDs"));
+        }
+        if self.to_broker.as_deref().is_some_and(|broker| broker != "current" && !is_id(broker)) {
+            return Err(Error::invalid_argument("toBroker", "is neither \"current\" nor a broker's instance id, which is a UUID"));
+        }
+        if self.lifetime.is_some_and(|lifetime| !(lifetime >= 1.0 && lifetime <= MAX_LIFETIME)) {
+            let error = Error::new(ErrorCode::InvalidLifetime, "`lifetime` is out of range. Give milliseconds from 1 to 2 147 483 647 000 (68 years), or leave it out for no limit.");
+            return Err(error.with("min", 1.0).with("max", MAX_LIFETIME));
+        }
+        Ok(())
+    }
+
+    fn contract(&self) -> &str {
+        self.contract.as_deref().unwrap_or(DEFAULT)
+    }
+}
+
+impl Begun {
+    /// Makes an initiator endpoint in state SO. Nobody is contacted: the target is not looked for before the first SEND.
+    pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<ConversationInfo> {
+        let options = &self.options;
+        let from = work.look_up(|catalog| catalog.service(&options.from)).await?;
+        work.look_up(|catalog| catalog.contract(options.contract())).await?;
+        let group = self.group(work, from.number).await?;
+
+        let lifetime = match options.lifetime {
+            Some(lifetime) => Some((work.now + lifetime, if work.is_view() { 0 } else { work.claim(Number::Stamp, 1).await? })),
+            None => None,
+        };
+        let priority = work.catalog.priority(options.contract(), &options.from, &options.to);
+        let conversation = Conversation {
+            number: self.number,
+            bits: self.bits,
+            id: Rc::clone(&self.id),
+            contract: options.contract().into(),
+            created_at: work.now,
+            lifetime,
+            initiator_service: options.from.as_str().into(),
+            target_service: options.to.as_str().into(),
+            to_broker: options.to_broker.as_deref().map(Rc::from),
+            far_broker: None,
+            local: None,
+            initiator: Some(Side::new(from.number, State::StartedOutbound, priority, group.clone())),
+            target: None,
+        };
+        work.move_state(&conversation, Role::Initiator, from.number, None, Some(State::StartedOutbound)).await?;
+        if let Some(group) = &group {
+            crate::membership::join(work, group, conversation.id_of(Role::Initiator));
+        }
+        if let Some(key) = lifetime_key(&conversation) {
+            work.write(Change::Put(StoreName::Due, key, Value::list(vec![Value::from(1u32), record::value(self.number)])));
+        }
+        let info = ConversationInfo::of(&conversation, Role::Initiator);
+        work.save(conversation);
+        Ok(info)
+    }
+
+    /// The explicit group that the conversation goes into, if any.
+    async fn group(&self, work: &mut Work<'_>, service: u32) -> Outcome<Option<Rc<str>>> {
+        let group: Rc<str> = if let Some(related) = &self.options.related_conversation {
+            let (conversation, role) = work.endpoint(related).await?;
+            conversation.group(role)
+        } else if let Some(group) = &self.options.related_group {
+            group.to_ascii_lowercase().into()
+        } else {
+            return Ok(None);
+        };
+        // The side whose own group it is, or any member of a group that sides were put into.
+        let member = crate::membership::any_member(work, &group).await?;
+        if let Some((mut conversation, role)) = member {
+            if conversation.side(role).is_some_and(|side| side.service != service) {
+                let error = Error::new(
+                    ErrorCode::GroupInvalid,
+                    format!("The group {group} belongs to the service \"{}\", and this dialog begins at \"{}\". A group has conversations of one service only.", conversation.service(role), self.options.from),
+                );
+                return Err(work.at_commit(error.with("group", &*group)).into());
+            }
+            // Its own group becomes one that others are in, too.
+            let side = conversation.id_of(role);
+            if let Some(joined) = conversation.side_mut(role).as_mut().filter(|side| side.group.is_none()) {
+                joined.group = Some(Rc::clone(&group));
+                let service = joined.service;
+                work.count(service, |_| {}).await?;
+                crate::membership::join(work, &group, side);
+                work.save(conversation);
+            }
+        }
+        Ok(Some(group))
+    }
+}
+
+/// The kind of a due row that ends a lifetime.
+pub(crate) const DUE_LIFETIME: u32 = 1;
+
+/// The key of the due row of a conversation's lifetime.
+pub(crate) fn lifetime_key(conversation: &Conversation) -> Option<Key> {
+    let (at, stamp) = conversation.lifetime?;
+    Some(Key::list([at.into(), float(stamp).into(), DUE_LIFETIME.into(), float(conversation.number).into()]))
+}

@@ -1,0 +1,246 @@
+//! END CONVERSATION, plain, WITH ERROR and WITH CLEANUP.
+
+use std::rc::Rc;
+
+use serde::Deserialize;
+
+use super::begin_dialog::lifetime_key;
+use super::{change_state, wrong_state};
+use crate::arrival;
+use crate::body::Body;
+use crate::body::Value;
+use crate::conversation::{Conversation, Outgoing, Side, State};
+use crate::error::{Error, ErrorCode, Result};
+use crate::ids::{Role, SideId};
+use crate::message::{self, Class, Row, system};
+use crate::store::{Change, StoreName};
+use crate::work::{Outcome, Work};
+use crate::{archive, membership, sweep};
+
+/// The longest description of an error, in code points.
+const MAX_DESCRIPTION: usize = 3_000;
+
+/// What END takes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EndOptions {
+    /// `WITH ERROR`.
+    pub error: Option<EndError>,
+    /// `WITH CLEANUP`: the far side is not told.
+    pub cleanup: bool,
+    /// Copies every row of this side to the archive before they go. Default: as the queue says.
+    pub archive: Option<bool>,
+}
+
+/// `WITH ERROR = code DESCRIPTION = description`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct EndError {
+    /// A whole number above 0.
+    pub code: f64,
+    /// 1 to 3 000 characters.
+    pub description: String,
+}
+
+/// What END threw away unread, and what it archived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndResult {
+    /// Rows that nobody had received.
+    pub discarded: u64,
+    /// Rows that were copied to the archive.
+    pub archived: u64,
+}
+
+/// END of the endpoint with a handle.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) handle: Rc<str>,
+    pub(crate) options: EndOptions,
+}
+
+impl EndOptions {
+    /// What can be seen without looking anything up.
+    pub(crate) fn check(&self) -> Result<()> {
+        let Some(error) = &self.error else { return Ok(()) };
+        if self.cleanup {
+            return Err(Error::invalid_argument("error", "can't be given together with `cleanup`: with cleanup the far side is not told anything"));
+        }
+        let invalid = |problem: &str, number| Err(Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}.")).numbered(number));
+        if !(error.code >= 1.0 && error.code <= f64::from(i32::MAX) && error.code.fract() == 0.0) {
+            return invalid("a `code` that is a whole number from 1 to 2 147 483 647", 8422);
+        }
+        match error.description.chars().take(MAX_DESCRIPTION + 1).count() {
+            0 => invalid("a `description`", 8424),
+            length if length > MAX_DESCRIPTION => invalid("a `description` of at most 3 000 characters", 8424),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl End {
+    /// Every row of this side goes, read or not. The far side hears of it unless it has ended first, or WITH CLEANUP.
+    pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<EndResult> {
+        let (mut conversation, role) = work.endpoint(&self.handle).await?;
+        work.lock(&conversation.group(role))?;
+        let Some(side) = conversation.side(role).cloned() else { return Err(work.not_found(&self.handle).into()) };
+        if !side.state.may_end() && !self.options.cleanup {
+            let error = wrong_state("END", 8427, &conversation, role, side.state, "It goes by itself once the far side has been told; END WITH CLEANUP removes it now.");
+            return Err(work.at_commit(error).into());
+        }
+        let queue = work.queue_of(side.service).await?;
+
+        let archived = if self.options.archive.unwrap_or(queue.archive) { archive::copy(work, &conversation, role, &queue.name).await? } else { 0 };
+        let received = work.changes.taken.get(&conversation.id_of(role)).map_or(0, |taken| taken.rows);
+        let discarded = (side.unread + side.parked + side.held_count()).saturating_sub(received);
+        let is_told = side.state == State::Conversing && !self.options.cleanup;
+        remove_rows(work, &mut conversation, role, &side).await?;
+        let waits_outside = if conversation.local == Some(false) {
+            self.tell_far_broker(work, &mut conversation, role, is_told).await?
+        } else {
+            self.tell_far_side(work, &mut conversation, role, is_told).await?
+        };
+        if waits_outside {
+            change_state(work, &mut conversation, role, State::DisconnectedOutbound).await?;
+        } else {
+            work.move_state(&conversation, role, side.service, Some(side.state), None).await?;
+            *conversation.side_mut(role) = None;
+        }
+        if conversation.is_gone() {
+            if let Some(key) = lifetime_key(&conversation) {
+                work.write(Change::Delete(StoreName::Due, key));
+            }
+        }
+        work.save(conversation);
+        Ok(EndResult { discarded, archived })
+    }
+
+    /// Both ends are here. Gives whether something of ours waits outside: the far queue is off.
+    async fn tell_far_side(&self, work: &mut Work<'_>, conversation: &mut Conversation, role: Role, is_told: bool) -> Outcome<bool> {
+        let far = role.other();
+        // What the far side had sent and could not bring in is gone with our rows.
+        arrival::finish_outbound(work, conversation, far).await?;
+        if self.options.error.is_some() || self.options.cleanup {
+            drop_held(work, conversation, far).await?;
+        }
+        if is_told && conversation.side(far).is_some() {
+            let sequence = conversation.side(role).map_or(0, |side| side.next_send);
+            match &self.options.error {
+                Some(error) => {
+                    let row = self.error_row(work, error.code, &error.description);
+                    arrival::arrive_error(work, conversation, far, row, sequence).await?;
+                }
+                None => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true).await?,
+            }
+        }
+        Ok(conversation.side(far).is_some_and(|side| side.held_count() > 0))
+    }
+
+    /// The far end is in another broker, or its service is not known. Gives whether something is to be transmitted.
+    async fn tell_far_broker(&self, work: &mut Work<'_>, conversation: &mut Conversation, role: Role, is_told: bool) -> Outcome<bool> {
+        let id = conversation.id_of(role);
+        let row = match &self.options.error {
+            Some(error) => self.error_row(work, error.code, &error.description),
+            None => end_dialog(work),
+        };
+        let now = work.now;
+        let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(false) };
+        let (service, next) = (side.service, side.next_send);
+        let outgoing = side.outgoing.get_or_insert_with(Outgoing::default);
+        let waiting = next.saturating_sub(outgoing.acknowledged);
+        let drops = !is_told || self.options.error.is_some();
+        if drops {
+            outgoing.acknowledged = next;
+            work.write(Change::DeleteRange(StoreName::Messages, message::keys_between(id, Class::Sent, 0, next)));
+            work.write(Change::DeleteRange(StoreName::Bodies, message::keys_between(id, Class::Sent, 0, next)));
+        }
+        outgoing.turn = is_told.then(|| outgoing.turn.unwrap_or(now));
+        if is_told {
+            side.next_send += 1;
+            work.append(id, Class::Sent, service, false, next, next, [row]);
+        }
+        work.changes.notice.transmission = true;
+        work.count(service, |counters| {
+            if drops {
+                counters.outgoing = counters.outgoing.saturating_sub(waiting);
+            }
+            counters.outgoing += u64::from(is_told);
+        })
+        .await?;
+        Ok(is_told)
+    }
+
+    fn error_row(&self, work: &Work<'_>, code: f64, description: &str) -> Row {
+        let body = Value::object(vec![("code", Value::from(code)), ("description", Value::from(description))]);
+        system_row(work, system::ERROR, Body::small(body))
+    }
+}
+
+fn end_dialog(work: &Work<'_>) -> Row {
+    system_row(work, system::END_DIALOG, Body::none())
+}
+
+fn system_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
+    Row { message_type: message_type.into(), id: work.core.host.ids.uuid(), time: work.now, headers: Value::undefined(), body }
+}
+
+/// Takes this side's rows out of its queue: unread, retained received, retained sent. What is to be transmitted stays.
+async fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, side: &Side) -> Outcome<()> {
+    let id = conversation.id_of(role);
+    membership::leave(work, conversation, role).await?;
+    let held = side.held_count();
+    work.count(side.service, |counters| {
+        counters.ready = counters.ready.saturating_sub(side.unread);
+        counters.kept = counters.kept.saturating_sub(side.kept);
+        counters.copies = counters.copies.saturating_sub(side.copies);
+        counters.parked = counters.parked.saturating_sub(side.parked);
+        counters.held = counters.held.saturating_sub(held);
+    })
+    .await?;
+    let transmits = conversation.local == Some(false);
+    work.changes.pending.retain(|pending| pending.side != id || (transmits && pending.class == Class::Sent));
+    remove_runs(work, id, side, transmits);
+    if let Some(left) = conversation.side_mut(role) {
+        // What stays of it has no rows: a fresh side with the numbers that must not be given again.
+        let mut bare = Side::new(side.service, side.state, side.priority, None);
+        (bare.next_send, bare.next_expected, bare.cursor, bare.next_system) = (side.next_send, side.next_expected, side.next_expected, side.next_system);
+        (bare.outgoing, bare.runs, bare.has_bodies) = (side.outgoing.clone(), side.runs, side.has_bodies);
+        *left = bare;
+    }
+    Ok(())
+}
+
+fn remove_runs(work: &mut Work<'_>, id: SideId, side: &Side, transmits: bool) {
+    if transmits {
+        for class in [Class::System, Class::Received, Class::Parked] {
+            work.write(Change::DeleteRange(StoreName::Messages, message::keys_between(id, class, 0, side.next_expected.max(side.next_system))));
+            work.write(Change::DeleteRange(StoreName::Bodies, message::keys_between(id, class, 0, side.next_expected.max(side.next_system))));
+        }
+    } else if side.runs > sweep::MANY {
+        sweep::later(work, id, side);
+    } else if side.runs > 0 {
+        work.write(Change::DeleteRange(StoreName::Messages, message::keys_of(id)));
+        if side.has_bodies {
+            work.write(Change::DeleteRange(StoreName::Bodies, message::keys_of(id)));
+        }
+        sweep::note(work, side.service, side.first_order, side.last_order, side.runs);
+    }
+}
+
+/// What waits outside the far queue is not to come in any more.
+async fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) -> Outcome<()> {
+    let id = conversation.id_of(far);
+    let Some(side) = conversation.side_mut(far).as_mut().filter(|side| side.held_count() > 0) else { return Ok(()) };
+    let dropped = side.held_count();
+    if let Some(held) = side.held.take() {
+        let range = message::keys_between(id, Class::Received, held.from, side.next_expected);
+        side.next_expected = held.from;
+        work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
+        work.write(Change::DeleteRange(StoreName::Messages, range));
+        work.changes.pending.retain(|pending| pending.side != id || pending.class != Class::Received || pending.first < held.from);
+    }
+    for row in side.system.iter().filter(|row| row.held) {
+        work.write(Change::Delete(StoreName::Messages, message::key(id, Class::System, row.number)));
+    }
+    side.system.retain(|row| !row.held);
+    let service = side.service;
+    work.count(service, |counters| counters.held = counters.held.saturating_sub(dropped)).await
+}

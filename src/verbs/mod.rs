@@ -1,0 +1,139 @@
+//! The verbs, one file each. A verb reads like its specification: the preconditions in order, each with its error; then the effects.
+
+mod begin_dialog;
+mod end_conversation;
+mod group_state;
+mod receive;
+mod send;
+mod take;
+
+use std::rc::Rc;
+
+pub use begin_dialog::{BeginDialog, ConversationInfo};
+pub use end_conversation::{EndOptions, EndResult};
+pub use receive::ReceiveOptions;
+pub use send::{OutgoingMessage, Send};
+pub(crate) use begin_dialog::Begun;
+pub(crate) use end_conversation::End;
+pub(crate) use group_state::GroupState;
+pub(crate) use receive::{Received, receive};
+pub(crate) use send::{change_state, wrong_state};
+pub(crate) use take::{Take, TakenRun};
+
+use crate::body::Body;
+use crate::core::Core;
+use crate::definitions::{self, Definitions, QueueOptions};
+use crate::ids::Decoded;
+use crate::rows::Rows;
+use crate::work::{Outcome, Work};
+
+/// A verb with its arguments. It can be run again from the start.
+#[derive(Debug)]
+pub(crate) enum Verb {
+    BeginDialog(Begun),
+    Send(Send),
+    Receive(Rc<str>, ReceiveOptions),
+    /// The rows that a transaction received are taken out.
+    Take(Vec<Take>),
+    End(End),
+    GetGroupState(Rc<str>),
+    SetGroupState(Rc<str>, Body),
+    Define(Definitions),
+    AlterQueue(Rc<str>, QueueOptions),
+    PurgeArchive(f64),
+    /// What a transaction did, all or nothing.
+    All(Vec<Rc<Verb>>),
+}
+
+/// What a verb answers.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Done,
+    Conversation(ConversationInfo),
+    /// Rows, and what it takes to take them out.
+    Received(Vec<Rows>, Vec<Take>),
+    Ended(EndResult),
+    GroupState(Option<Body>),
+    Count(u64),
+}
+
+impl Verb {
+    /// Runs it.
+    pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<Answer> {
+        match self {
+            Self::All(verbs) => {
+                for verb in verbs {
+                    Box::pin(verb.run_one(work)).await?;
+                }
+                Ok(Answer::Done)
+            }
+            verb => verb.run_one(work).await,
+        }
+    }
+
+    async fn run_one(&self, work: &mut Work<'_>) -> Outcome<Answer> {
+        match self {
+            Self::BeginDialog(begun) => begun.run(work).await.map(Answer::Conversation),
+            Self::Send(send) => send.run(work).await.map(|()| Answer::Done),
+            Self::Receive(queue, options) => {
+                let Received { rows, takes } = receive(work, queue, options).await?;
+                if !work.is_view() {
+                    for take in &takes {
+                        take.run(work).await?;
+                    }
+                }
+                Ok(Answer::Received(rows, takes))
+            }
+            Self::Take(takes) => {
+                for take in takes {
+                    take.run(work).await?;
+                }
+                Ok(Answer::Done)
+            }
+            Self::End(end) => end.run(work).await.map(Answer::Ended),
+            Self::GetGroupState(group) => GroupState(group).get(work).await.map(Answer::GroupState),
+            Self::SetGroupState(group, state) => GroupState(group).set(work, state).await.map(|()| Answer::Done),
+            Self::Define(definitions) => definitions::define(work, definitions).await.map(|()| Answer::Done),
+            Self::AlterQueue(name, options) => definitions::alter_queue(work, name, options).await.map(|()| Answer::Done),
+            Self::PurgeArchive(before) => crate::archive::purge(work, *before).await.map(Answer::Count),
+            // A transaction holds no transaction.
+            Self::All(_) => Ok(Answer::Done),
+        }
+    }
+
+    /// The conversations that it names: worth reading together.
+    pub(crate) fn conversations(&self) -> Vec<u64> {
+        let number = |handle: &str| Decoded::parse(handle).map(|decoded| decoded.side.conversation);
+        match self {
+            Self::Send(send) => send.to.iter().filter_map(|handle| number(handle)).collect(),
+            Self::End(end) => number(&end.handle).into_iter().collect(),
+            Self::Receive(_, options) => options.conversation.as_deref().and_then(number).into_iter().collect(),
+            Self::Take(takes) => takes.iter().map(|take| take.side.conversation).collect(),
+            Self::All(verbs) => verbs.iter().flat_map(|verb| verb.conversations()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What it will probably need besides: worth reading together, too.
+    pub(crate) fn guess(&self, core: &Core) -> (Vec<u64>, Vec<u32>) {
+        let mut conversations = self.conversations();
+        let mut queues: Vec<u32> = conversations.iter().flat_map(|number| core.routes.get(*number)).collect();
+        if let Self::Receive(name, _) = self {
+            if let Some(queue) = core.catalog().queues.get(name) {
+                queues.push(queue.number);
+                conversations.extend(core.heads.guess(queue.number).map(|side| side.conversation));
+            }
+        }
+        (conversations, queues)
+    }
+
+    /// About how many bytes it stores.
+    pub(crate) fn size(&self) -> f64 {
+        match self {
+            Self::Send(send) => send.messages.iter().map(|message| message.body.size).sum(),
+            Self::SetGroupState(_, body) => body.size,
+            Self::All(verbs) => verbs.iter().map(|verb| verb.size()).sum(),
+            _ => 0.0,
+        }
+    }
+}

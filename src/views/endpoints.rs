@@ -1,0 +1,149 @@
+//! `conversations`: endpoints, as `sys.conversation_endpoints` shows them.
+
+use std::rc::Rc;
+
+use num_traits::ToPrimitive;
+use serde::Deserialize;
+
+use super::{Extent, PAGE_ROWS, Page};
+use crate::clock::Instant;
+use crate::conversation::{Conversation, State};
+use crate::ids::{Role, SideId};
+use crate::membership;
+use crate::message::count;
+use crate::record::float;
+use crate::store::{Bound, Direction, Range, StoreName};
+use crate::work::{Outcome, Work};
+
+/// Which endpoints. What is absent does not matter.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EndpointFilter {
+    /// Of this service.
+    pub service: Option<Rc<str>>,
+    /// In this state, by its two letters.
+    pub state: Option<Rc<str>>,
+    /// In this group.
+    pub group: Option<Rc<str>>,
+    /// Of this conversation: both ends, if both are here.
+    pub conversation_id: Option<Rc<str>>,
+    /// Begun before.
+    pub created_before: Option<f64>,
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Endpoint {
+    /// Names it.
+    pub conversation_handle: Rc<str>,
+    /// Shared by both ends.
+    pub conversation_id: Rc<str>,
+    /// It began the dialog.
+    pub is_initiator: bool,
+    /// Its group.
+    pub conversation_group_id: Rc<str>,
+    /// Its service.
+    pub service: Rc<str>,
+    /// The service at the other end.
+    pub far_service: Rc<str>,
+    /// The broker of the other end; `None` while it is not known.
+    pub far_broker_instance: Option<Rc<str>>,
+    /// The contract.
+    pub contract: Rc<str>,
+    /// Its state.
+    pub state: State,
+    /// When the conversation expires.
+    pub lifetime: Option<Instant>,
+    /// 1 to 10.
+    pub priority: u32,
+    /// The next number to send.
+    pub send_sequence: u64,
+    /// The next number that is expected.
+    pub receive_sequence: u64,
+    /// When the conversation was begun or first heard of.
+    pub created_at: Instant,
+}
+
+impl Endpoint {
+    fn of(work: &Work<'_>, conversation: &Conversation, role: Role) -> Option<Self> {
+        let side = conversation.side(role)?;
+        let here = (conversation.local == Some(true)).then(|| Rc::clone(&work.core.instance_id));
+        Some(Self {
+            conversation_handle: conversation.handle(role),
+            conversation_id: Rc::clone(&conversation.id),
+            is_initiator: role == Role::Initiator,
+            conversation_group_id: conversation.group(role),
+            service: Rc::clone(conversation.service(role)),
+            far_service: Rc::clone(conversation.service(role.other())),
+            far_broker_instance: here.or_else(|| conversation.far_broker.clone()),
+            contract: Rc::clone(&conversation.contract),
+            state: side.state,
+            lifetime: conversation.lifetime.map(|(at, _)| at),
+            priority: side.priority,
+            send_sequence: side.next_send,
+            receive_sequence: side.next_expected,
+            created_at: conversation.created_at,
+        })
+    }
+}
+
+impl EndpointFilter {
+    fn wants(&self, endpoint: &Endpoint) -> bool {
+        self.service.as_ref().is_none_or(|service| *service == endpoint.service)
+            && self.state.as_deref().is_none_or(|state| state == endpoint.state.letters())
+            && self.group.as_deref().is_none_or(|group| group.eq_ignore_ascii_case(&endpoint.conversation_group_id))
+            && self.conversation_id.as_deref().is_none_or(|id| id.eq_ignore_ascii_case(&endpoint.conversation_id))
+            && self.created_before.is_none_or(|before| endpoint.created_at < before)
+    }
+}
+
+/// The endpoint with a handle.
+pub(crate) async fn info(work: &mut Work<'_>, handle: &str) -> Outcome<Option<Endpoint>> {
+    let found = work.find(handle).await?;
+    Ok(found.and_then(|(conversation, role)| Endpoint::of(work, &conversation, role)))
+}
+
+/// Endpoints, in the order in which their conversations were begun in a context. `position` is the number of the last conversation.
+pub(crate) async fn conversations(work: &mut Work<'_>, filter: &EndpointFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Endpoint>> {
+    let mut page = Page { rows: Vec::new(), next: None };
+    if let Some(group) = &filter.group {
+        for side in of_group(work, group).await? {
+            let conversation = work.conversation(side.conversation).await?;
+            page.rows.extend(conversation.and_then(|conversation| Endpoint::of(work, &conversation, side.role)).filter(|endpoint| filter.wants(endpoint)));
+        }
+        return Ok(page);
+    }
+    let mut range = Range::all();
+    if let Some([last]) = position {
+        range.lower = Bound::Excluding((*last).into());
+    }
+    let limit = PAGE_ROWS.to_u32().unwrap_or(u32::MAX);
+    loop {
+        let records = work.tx.get_range(StoreName::Conversations, &range, Some(limit), Direction::Forward).await?;
+        let is_last = count(records.len()) < PAGE_ROWS;
+        let mut last = None;
+        for record in records {
+            let number = record.item(1).number().and_then(|number| number.to_u64()).unwrap_or(0);
+            let conversation = Conversation::read(number, &record).map_err(|problem| problem.at(StoreName::Conversations, number))?;
+            for role in [Role::Initiator, Role::Target] {
+                page.rows.extend(Endpoint::of(work, &conversation, role).filter(|endpoint| filter.wants(endpoint)));
+            }
+            last = Some(float(number));
+        }
+        let Some(last) = last.filter(|_| !is_last) else { return Ok(page) };
+        range.lower = Bound::Excluding(last.into());
+        if extent == Extent::Page && count(page.rows.len()) >= PAGE_ROWS {
+            page.next = Some(vec![last]);
+            return Ok(page);
+        }
+    }
+}
+
+async fn of_group(work: &mut Work<'_>, group: &str) -> Outcome<Vec<SideId>> {
+    let group = group.to_ascii_lowercase();
+    let shared = membership::members(work, &group).await?;
+    if !shared.is_empty() {
+        return Ok(shared);
+    }
+    Ok(membership::any_member(work, &group).await?.map(|(conversation, role)| conversation.id_of(role)).into_iter().collect())
+}

@@ -1,0 +1,347 @@
+//! `select`: the rows of a queue, every status, in queuing order. And the rows of the archive.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use num_traits::ToPrimitive;
+use serde::Deserialize;
+
+use super::{Extent, PAGE_BYTES, PAGE_ROWS, Page};
+use crate::archive::Archived;
+use crate::conversation::Conversation;
+use crate::error::{Error, Result};
+use crate::message::{self, Class, RUN_ROWS, Run, Status, count};
+use crate::reading::with_large_bodies;
+use crate::record::float;
+use crate::rows::{Owner, Rows};
+use crate::store::{Bound, Direction, Key, Range, Source, StoreName};
+use crate::turn::Turn;
+use crate::visible::segments;
+use crate::work::{Outcome, Work};
+
+/// Which rows. What is absent does not matter.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RowFilter {
+    /// Any of these.
+    pub status: Option<Vec<f64>>,
+    /// Of this endpoint.
+    pub conversation: Option<Rc<str>>,
+    /// Of this group.
+    pub group: Option<Rc<str>>,
+    /// Of this type.
+    pub message_type: Option<Rc<str>>,
+    /// With a greater queuing order.
+    pub after: Option<f64>,
+    /// At most this many.
+    pub limit: Option<f64>,
+    /// Newest first.
+    pub reverse: bool,
+    /// Of the archive: from this queue.
+    pub queue: Option<Rc<str>>,
+    /// Of the archive: of this conversation, either end.
+    pub conversation_id: Option<Rc<str>>,
+}
+
+impl RowFilter {
+    /// What can be seen without looking anything up.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.limit.is_some_and(|limit| !(limit >= 0.0 && limit.fract() == 0.0)) {
+            return Err(Error::invalid_argument("limit", "is not a whole number from 0"));
+        }
+        if self.after.is_some_and(|after| !(after >= 0.0)) {
+            return Err(Error::invalid_argument("after", "is not a queuing order"));
+        }
+        if self.status.iter().flatten().any(|status| ![0.0, 1.0, 2.0, 3.0].contains(status)) {
+            return Err(Error::invalid_argument("status", "is not 0, 1, 2 or 3, or a list of them"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_status(&self, status: f64) -> bool {
+        self.status.as_ref().is_none_or(|wanted| wanted.contains(&status))
+    }
+
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.limit.and_then(|limit| limit.to_u64())
+    }
+
+    fn direction(&self) -> Direction {
+        if self.reverse { Direction::Backward } else { Direction::Forward }
+    }
+}
+
+/// Runs in the order of their rows: those of a service, or those of one class of a side.
+struct Stream {
+    source: Source,
+    /// Of one side's rows.
+    class: Option<Class>,
+    /// What is left to be read.
+    range: Range,
+    runs: VecDeque<Run>,
+    is_complete: bool,
+}
+
+/// Runs that are read at once.
+const RUNS: u32 = 32;
+
+impl Stream {
+    fn new(source: Source, class: Option<Class>, range: Range) -> Self {
+        Self { source, class, range, runs: VecDeque::new(), is_complete: false }
+    }
+
+    /// The next run, without taking it.
+    async fn peek(&mut self, work: &mut Work<'_>, direction: Direction) -> Outcome<Option<u64>> {
+        if self.runs.is_empty() && !self.is_complete {
+            let records = work.tx.get_range(self.source, &self.range, Some(RUNS), direction).await?;
+            self.is_complete = count(records.len()) < u64::from(RUNS);
+            for record in &records {
+                self.runs.push_back(Run::read(record).map_err(|problem| problem.at(StoreName::Messages, record.field("l").number()))?);
+            }
+            if let Some(last) = self.runs.back() {
+                let key = match self.source {
+                    Source::Order => order_key(last.service.unwrap_or_default(), last.first_order),
+                    Source::Store(_) => last.key(),
+                };
+                match direction {
+                    Direction::Forward => self.range.lower = Bound::Excluding(key),
+                    Direction::Backward => self.range.upper = Bound::Excluding(key),
+                }
+            }
+            work.prefetch(self.runs.iter().map(|run| run.side.conversation), []).await?;
+        }
+        Ok(self.runs.front().map(|run| run.first_order))
+    }
+}
+
+fn order_key(service: u32, order: u64) -> Key {
+    Key::list([service.into(), float(order).into()])
+}
+
+/// What `select` shows. `position` is what the page before gave: the last order, how many rows may still come, and per class where to go on.
+pub(crate) async fn select(work: &mut Work<'_>, name: &str, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Rows>> {
+    let queue = work.look_up(|catalog| catalog.queue(name)).await?;
+    work.queue(queue.number).await?;
+    let whole = |index: usize| position.and_then(|position| position.get(index)).and_then(|number| number.to_u64());
+    let last = whole(0).or_else(|| filter.after.filter(|_| !filter.reverse).and_then(|after| after.to_u64()));
+    let mut left = whole(1).or(filter.limit()).unwrap_or(u64::MAX);
+    let direction = filter.direction();
+
+    let mut streams = match &filter.conversation {
+        Some(handle) => side_streams(work, queue.number, handle, filter, position).await?,
+        None => queue_streams(work, queue.number, filter, last).await?,
+    };
+    let mut page = Page { rows: Vec::new(), next: None };
+    let (mut rows, mut bytes, mut reached) = (0, 0.0, last);
+    'runs: loop {
+        // Orders are unique, and a run's follow each other: the runs of all streams are in one line.
+        let mut next: Option<(usize, u64)> = None;
+        for (index, stream) in streams.iter_mut().enumerate() {
+            if let Some(order) = stream.peek(work, direction).await? {
+                let is_before = next.is_none_or(|(_, other)| if filter.reverse { order > other } else { order < other });
+                next = if is_before { Some((index, order)) } else { next };
+            }
+        }
+        let Some(run) = next.and_then(|(index, _)| streams.get_mut(index)).and_then(|stream| stream.runs.front().cloned()) else { break };
+        let conversation = work.conversation(run.side.conversation).await?;
+        for stretch in wanted(filter, conversation.as_ref(), &run, last) {
+            let (from, to, status) = filter.limited(stretch, left);
+            let Some(conversation) = &conversation else { break };
+            if from >= to {
+                break 'runs;
+            }
+            let is_full = rows > 0 && (rows + count(to - from) > PAGE_ROWS || bytes >= PAGE_BYTES);
+            if extent == Extent::Page && is_full {
+                page.next = Some(position_after(&streams, reached, left, filter));
+                break 'runs;
+            }
+            let mut part = Rows::of(&work.catalog, &Owner::of(conversation, run.side.role), &run, from, to, status);
+            part = with_large_bodies(work.tx, &run, from, to, part).await?;
+            part.is_reversed = filter.reverse;
+            rows += count(part.count);
+            left -= count(part.count);
+            bytes += (from..to).map(|index| run.size_of(index)).sum::<f64>();
+            reached = Some(if filter.reverse { part.order } else { part.order + count(part.count) - 1 });
+            page.rows.push(part);
+        }
+        if let Some((index, _)) = next {
+            streams.get_mut(index).and_then(|stream| stream.runs.pop_front());
+        }
+    }
+    Ok(page)
+}
+
+/// Where the next page begins: behind the last row that was given, and, in one side's rows, at which run of each class.
+fn position_after(streams: &[Stream], reached: Option<u64>, left: u64, filter: &RowFilter) -> Vec<f64> {
+    let mut position = vec![float(reached.unwrap_or(0)), left.to_f64().unwrap_or(f64::MAX)];
+    if filter.conversation.is_some() {
+        let run = |class: Class| streams.iter().find(|stream| stream.class == Some(class)).and_then(|stream| stream.runs.front());
+        let place = |run: &Run| float(if filter.reverse { run.last } else { run.first() });
+        position.extend(Class::ALL.map(|class| run(class).map_or(NOTHING_LEFT, place)));
+    }
+    position
+}
+
+/// In a position: a class has no more rows.
+const NOTHING_LEFT: f64 = -1.0;
+
+/// The stretches of a run that are asked for, in the direction that is asked for.
+fn wanted(filter: &RowFilter, conversation: Option<&Conversation>, run: &Run, last: Option<u64>) -> Vec<(usize, usize, Status)> {
+    let Some((conversation, side)) = conversation.and_then(|conversation| Some((conversation, conversation.side(run.side.role)?))) else { return Vec::new() };
+    if filter.group.as_ref().is_some_and(|group| !group.eq_ignore_ascii_case(&conversation.group(run.side.role))) {
+        return Vec::new();
+    }
+    let mut stretches: Vec<_> = segments(side, run).into_iter().flat_map(|(from, to, status)| filter.cut(run, from, to, status, last)).collect();
+    if filter.reverse {
+        stretches.reverse();
+    }
+    stretches
+}
+
+impl RowFilter {
+    /// What is wanted of a stretch of rows: those that follow each other stay together.
+    fn cut(&self, run: &Run, from: usize, to: usize, status: Status, last: Option<u64>) -> Vec<(usize, usize, Status)> {
+        if !self.has_status(status.number().into()) {
+            return Vec::new();
+        }
+        let order = |index: usize| run.first_order + count(index);
+        let is_ahead = |index: usize| last.is_none_or(|last| if self.reverse { order(index) < last } else { order(index) > last });
+        let is_after = |index: usize| self.after.is_none_or(|after| float(order(index)) > after);
+        let is_type = |index: usize| self.message_type.is_none() || run.types.get(index) == self.message_type.as_ref();
+        let mut stretches = Vec::new();
+        let mut begin = from;
+        for index in from..=to {
+            if index == to || !(is_ahead(index) && is_after(index) && is_type(index)) {
+                if begin < index {
+                    stretches.push((begin, index, status));
+                }
+                begin = index + 1;
+            }
+        }
+        stretches
+    }
+
+    /// Cuts a stretch to what may still come.
+    fn limited(&self, (from, to, status): (usize, usize, Status), left: u64) -> (usize, usize, Status) {
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        if self.reverse { (from.max(to.saturating_sub(left)), to, status) } else { (from, to.min(from.saturating_add(left)), status) }
+    }
+}
+
+/// A stream per service of the queue.
+async fn queue_streams(work: &mut Work<'_>, queue: u32, filter: &RowFilter, last: Option<u64>) -> Outcome<Vec<Stream>> {
+    // A run that begins up to so many orders before may have rows that are wanted.
+    let reach = count(RUN_ROWS) - 1;
+    let mut from = filter.after.and_then(|after| after.to_u64()).map_or(0, |after| after.saturating_sub(reach));
+    let mut to = u64::MAX;
+    match last {
+        Some(last) if filter.reverse => to = last,
+        Some(last) => from = from.max(last.saturating_sub(reach)),
+        None => {}
+    }
+    if filter.status.as_deref() == Some(&[1.0]) {
+        // What is ready is no older than the first turns say.
+        let Some(oldest) = oldest_turn(work, queue).await? else { return Ok(Vec::new()) };
+        from = from.max(oldest.saturating_sub(reach));
+    }
+    let end = |service| Key::list([Key::from(service), Key::from(to.to_f64().unwrap_or(f64::MAX))]);
+    let stream = |service: u32| Stream::new(Source::Order, None, Range { lower: Bound::Including(order_key(service, from)), upper: Bound::Excluding(end(service)) });
+    Ok(work.catalog.services_on(queue).map(|service| stream(service.number)).collect())
+}
+
+async fn oldest_turn(work: &mut Work<'_>, queue: u32) -> Outcome<Option<u64>> {
+    let mut oldest: Option<u64> = None;
+    for priority in 1..=10 {
+        if let Some(record) = work.tx.first(StoreName::Turns, &Turn::of_priority(queue, priority)).await? {
+            let order = Turn::read(&record).map_err(|problem| problem.at(StoreName::Turns, queue))?.order;
+            oldest = Some(oldest.map_or(order, |other| other.min(order)));
+        }
+    }
+    Ok(oldest)
+}
+
+/// A stream per class of one side.
+async fn side_streams(work: &mut Work<'_>, queue: u32, handle: &str, filter: &RowFilter, position: Option<&[f64]>) -> Outcome<Vec<Stream>> {
+    let Some((conversation, role)) = work.find(handle).await? else { return Ok(Vec::new()) };
+    let is_here = conversation.side(role).and_then(|side| work.catalog.queue_of(side.service)).is_some_and(|other| other.number == queue);
+    let side = conversation.id_of(role);
+    let is_wanted = |class: &Class| match class {
+        Class::System => true,
+        Class::Received => filter.has_status(0.0) || filter.has_status(1.0),
+        Class::Parked => filter.has_status(2.0),
+        Class::Sent => filter.has_status(3.0),
+    };
+    let mut streams = Vec::new();
+    for (index, class) in Class::ALL.into_iter().enumerate().filter(|(_, class)| is_here && is_wanted(class)) {
+        let place = position.and_then(|position| position.get(index + 2)).copied();
+        let mut range = Range::prefix(vec![float(side.number()).into(), class.number().into()]);
+        match place.map(|place| (place, place.to_u64())) {
+            Some((NOTHING_LEFT, _)) => continue,
+            Some((_, Some(number))) if filter.reverse => range.upper = Bound::Including(message::key(side, class, number)),
+            Some((_, Some(number))) => range.lower = Bound::Including(message::key(side, class, number)),
+            _ => {}
+        }
+        streams.push(Stream::new(StoreName::Messages.into(), Some(class), range));
+    }
+    Ok(streams)
+}
+
+/// What the archive shows, oldest first. `position` is the key of the last record that was read, and how many rows may still come.
+pub(crate) async fn select_archive(work: &mut Work<'_>, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Rows>> {
+    let direction = filter.direction();
+    let mut range = Range::all();
+    let mut left = filter.limit().unwrap_or(u64::MAX);
+    if let Some([key @ .., rest]) = position {
+        let key = Bound::Excluding(Key::List(key.iter().map(|part| Key::Number(*part)).collect()));
+        left = rest.to_u64().unwrap_or(u64::MAX);
+        if filter.reverse { range.upper = key } else { range.lower = key }
+    }
+    let is_wanted = |archived: &Archived| {
+        let same = |wanted: &Option<Rc<str>>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(value));
+        let owner = &archived.owner;
+        filter.queue.as_deref().is_none_or(|queue| *queue == *archived.queue)
+            && same(&filter.conversation, &owner.handle)
+            && same(&filter.group, &owner.group_id)
+            && same(&filter.conversation_id, &owner.conversation_id)
+    };
+    let mut page = Page { rows: Vec::new(), next: None };
+    let (mut rows, mut bytes) = (0, 0.0);
+    loop {
+        let records = work.tx.get_range(StoreName::Archive, &range, Some(RUNS), direction).await?;
+        let is_last = count(records.len()) < u64::from(RUNS);
+        for record in records {
+            let archived = Archived::read(&record).map_err(|problem| problem.at(StoreName::Archive, record.item(1).number()))?;
+            let key = archived.key.clone();
+            if is_wanted(&archived) {
+                let mut stretches = filter.cut(&archived.run, 0, archived.run.count, archived.status, None);
+                if filter.reverse {
+                    stretches.reverse();
+                }
+                for stretch in stretches {
+                    let (from, to, status) = filter.limited(stretch, left);
+                    if from >= to {
+                        return Ok(page);
+                    }
+                    let mut part = Rows::of(&work.catalog, &archived.owner, &archived.run, from, to, status);
+                    part.is_reversed = filter.reverse;
+                    part.archived = Some((archived.at, Rc::clone(&archived.queue)));
+                    rows += count(part.count);
+                    left -= count(part.count);
+                    bytes += archived.run.size;
+                    page.rows.push(part);
+                }
+            }
+            let next = Key::List(key.iter().map(|part| Key::Number(*part)).collect());
+            if filter.reverse { range.upper = Bound::Excluding(next) } else { range.lower = Bound::Excluding(next) }
+            if extent == Extent::Page && (rows >= PAGE_ROWS || bytes >= PAGE_BYTES) {
+                let mut position = key;
+                position.push(left.to_f64().unwrap_or(f64::MAX));
+                page.next = Some(position);
+                return Ok(page);
+            }
+        }
+        if is_last {
+            return Ok(page);
+        }
+    }
+}

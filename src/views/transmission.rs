@@ -1,0 +1,145 @@
+//! `transmissionQueue`: what has been sent and is not where it should be, and why.
+
+use std::rc::Rc;
+
+use crate::body::Value;
+use crate::clock::Instant;
+use crate::conversation::{Conversation, Side};
+use crate::ids::{Role, SideId};
+use crate::message::{self, Class, Run, count, system};
+use crate::store::{Direction, StoreName};
+use crate::turn::{HeldTurn, OutgoingTurn};
+use crate::work::{Outcome, Work};
+
+/// A row of the transmission queue, as `sys.transmission_queue` shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransmissionRow {
+    /// The endpoint that sent it.
+    pub conversation_handle: Rc<str>,
+    /// To which service.
+    pub to_service: Rc<str>,
+    /// Of which broker, where that is known.
+    pub to_broker: Option<Rc<str>>,
+    /// From which service.
+    pub from_service: Rc<str>,
+    /// The contract.
+    pub contract: Rc<str>,
+    /// When it was sent.
+    pub enqueue_time: Instant,
+    /// Its number.
+    pub message_sequence_number: u64,
+    /// Its type.
+    pub message_type: Rc<str>,
+    /// Of the sending endpoint, 1 to 10.
+    pub priority: u32,
+    /// How often it was tried.
+    pub attempts: u64,
+    /// When it is tried next.
+    pub next_attempt: Option<Instant>,
+    /// Why it is still here; "" when it was not tried.
+    pub transmission_status: Rc<str>,
+    /// The body, and how it is packed.
+    pub body: Value,
+    /// See [`crate::body::Body`].
+    pub packing: f64,
+}
+
+impl TransmissionRow {
+    /// It is an Error.
+    pub fn is_conversation_error(&self) -> bool {
+        *self.message_type == *system::ERROR
+    }
+
+    /// It is an EndDialog.
+    pub fn is_end_of_dialog(&self) -> bool {
+        *self.message_type == *system::END_DIALOG
+    }
+}
+
+/// Rows that wait because the queue of their target is off, then those that wait for their transmission.
+pub(crate) async fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>) -> Outcome<Vec<TransmissionRow>> {
+    let wanted = match conversation {
+        Some(handle) => match work.find(handle).await? {
+            Some((conversation, role)) => Some(conversation.id_of(role)),
+            None => return Ok(Vec::new()),
+        },
+        None => None,
+    };
+    let is_wanted = |sender: SideId| wanted.is_none_or(|wanted| wanted == sender);
+    let mut rows = Vec::new();
+    let catalog = Rc::clone(&work.catalog);
+    for queue in catalog.queues.values() {
+        for record in work.tx.get_range(StoreName::Turns, &HeldTurn::of_queue(queue.number), None, Direction::Forward).await? {
+            let side = HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, queue.number))?.side;
+            let sender = SideId { role: side.role.other(), ..side };
+            if is_wanted(sender) {
+                let reason = format!("The queue \"{}\" of the target service is off.", queue.name);
+                held(work, side, &reason.into(), &mut rows).await?;
+            }
+        }
+    }
+    for record in work.tx.get_range(StoreName::Turns, &OutgoingTurn::all(), None, Direction::Forward).await? {
+        let side = OutgoingTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, "transmission"))?.side;
+        if is_wanted(side) {
+            outgoing(work, side, &mut rows).await?;
+        }
+    }
+    Ok(rows)
+}
+
+async fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
+    let Some(conversation) = work.conversation(id.conversation).await? else { return Ok(()) };
+    let Some(side) = conversation.side(id.role) else { return Ok(()) };
+    for run in runs(work, id, Class::Received, side.visible_end(), side.next_expected).await? {
+        add(&conversation, id.role.other(), &run, side.visible_end(), reason, rows);
+    }
+    for row in side.system.iter().filter(|row| row.held) {
+        for run in runs(work, id, Class::System, row.number, row.number + 1).await? {
+            add(&conversation, id.role.other(), &run, row.number, reason, rows);
+        }
+    }
+    Ok(())
+}
+
+async fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
+    let Some(conversation) = work.conversation(id.conversation).await? else { return Ok(()) };
+    let Some((side, outgoing)) = conversation.side(id.role).and_then(|side| Some((side, side.outgoing.as_ref()?))) else { return Ok(()) };
+    let reason: Rc<str> = match &*outgoing.reason {
+        "" => format!("There is no service \"{}\" here and no route to it.", conversation.service(id.role.other())).into(),
+        reason => reason.into(),
+    };
+    for run in runs(work, id, Class::Sent, outgoing.acknowledged, side.next_send).await? {
+        add(&conversation, id.role, &run, outgoing.acknowledged, &reason, rows);
+    }
+    Ok(())
+}
+
+async fn runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Outcome<Vec<Run>> {
+    // The run of the last number may end behind it.
+    let range = message::keys_between(id, class, from, to + count(message::RUN_ROWS));
+    let records = work.tx.get_range(StoreName::Messages, &range, None, Direction::Forward).await?;
+    Ok(records.iter().map(Run::read).collect::<Result<_, _>>().map_err(|problem| problem.at(StoreName::Messages, id.number()))?)
+}
+
+fn add(conversation: &Conversation, sender: Role, run: &Run, from: u64, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) {
+    let side: Option<&Side> = conversation.side(sender);
+    let outgoing = side.and_then(|side| side.outgoing.as_ref());
+    for index in (0..run.count).filter(|index| run.first() + count(*index) >= from) {
+        rows.push(TransmissionRow {
+            conversation_handle: conversation.handle(sender),
+            to_service: Rc::clone(conversation.service(sender.other())),
+            to_broker: conversation.far_broker.clone().or_else(|| conversation.to_broker.clone()),
+            from_service: Rc::clone(conversation.service(sender)),
+            contract: Rc::clone(&conversation.contract),
+            enqueue_time: run.times.get(index).copied().unwrap_or_default(),
+            message_sequence_number: run.sequence + if run.class == Class::System { 0 } else { count(index) },
+            message_type: run.types.get(index).cloned().unwrap_or_else(|| "".into()),
+            priority: side.map_or(5, |side| side.priority),
+            attempts: outgoing.map_or(0, |outgoing| outgoing.attempts),
+            next_attempt: outgoing.and_then(|outgoing| outgoing.next_attempt).map(crate::record::float),
+            transmission_status: Rc::clone(reason),
+            body: run.bodies.item(index),
+            packing: run.packings.item(index).number().unwrap_or(0.0),
+        });
+    }
+}

@@ -1,0 +1,163 @@
+/** Several pages, reloads and lost storage: one database, many eyes. */
+import assert from "node:assert/strict";
+import { address, browserName, inPage, withPages } from "./fixtures/harness.mjs";
+
+const openHere = async (h, _, name) => {
+  h.state.broker = await h.open({ definitions: h.shop() }, name);
+  return h.state.broker.instanceId;
+};
+const database = () => `pages-${crypto.randomUUID()}`;
+
+withPages("two pages hold one conversation, and neither trusts what it remembers", 2, async ([left, right]) => {
+  const name = database();
+  const ids = await Promise.all([left.step(openHere, name), right.step(openHere, name)]);
+  assert.equal(ids[0], ids[1], "one instance");
+  const handle = await left.step(async (h) => {
+    h.state.conversation = await h.order(h.state.broker, 1);
+    return h.state.conversation.handle;
+  });
+  for (let round = 0; round < 5; round += 1) {
+    const got = await right.step(async (h) => {
+      const messages = await h.state.broker.receive("kitchen");
+      h.state.message = messages[0];
+      await h.state.broker.send(messages[0], "Confirm", { for: messages[0].body.n });
+      return messages.map((message) => [message.body.n, message.messageSequenceNumber]);
+    });
+    assert.deepEqual(got, [[round, round]], "the right page sees the left page's send");
+    const back = await left.step(async (h, _, { n }) => {
+      const messages = await h.state.broker.receive("counter", { conversation: h.state.conversation });
+      await h.state.conversation.send("Order", { n });
+      return messages.map((message) => [message.body.for, message.messageSequenceNumber]);
+    }, { n: round + 1 });
+    assert.deepEqual(back, [[round, round]], "and the other way round");
+  }
+  await left.step(async (h) => { await h.state.conversation.end(); });
+  const refused = await right.step(async (h) => {
+    const error = await h.rejects(h.state.broker.send(h.state.message, "Confirm"), { code: "InvalidState", number: 8429, details: { state: "DI" } });
+    return error.details.state;
+  });
+  assert.equal(refused, "DI");
+  assert.equal(await left.step(async (h, _, handle) => h.state.broker.conversation(handle).info(), handle), null);
+  await right.step((h) => h.state.broker.endConversation(h.state.message));
+  assert.deepEqual(await left.step((h) => h.state.broker.conversations().toArray()), []);
+});
+
+withPages("pages that send at the same time interleave without loss, repetition or gaps", 3, async (pages) => {
+  const name = database();
+  for (const page of pages) await page.step(openHere, name);
+  const handle = await pages[0].step(async (h) => (await h.order(h.state.broker, 0)).handle);
+  await Promise.all(pages.map((page, who) => page.step(async (h, _, { handle, who }) => {
+    for (let n = 0; n < 40; n += 1) await h.state.broker.send(handle, "Order", { who, n });
+  }, { handle, who })));
+  const rows = await pages[1].step(async (h) => (await h.state.broker.select("kitchen").toArray()).map((row) => [row.messageSequenceNumber, row.body.who, row.body.n]));
+  assert.deepEqual(rows.map((row) => row[0]), Array.from({ length: 120 }, (_, n) => n), "sequence numbers");
+  for (const who of [0, 1, 2]) assert.deepEqual(rows.filter((row) => row[1] === who).map((row) => row[2]), Array.from({ length: 40 }, (_, n) => n), `page ${who} in order`);
+});
+
+withPages("pages that receive at the same time never get one message twice", 3, async (pages) => {
+  const name = database();
+  for (const page of pages) await page.step(openHere, name);
+  await pages[0].step(async (h) => { for (let each = 0; each < 6; each += 1) await h.order(h.state.broker, 20); });
+  const got = await Promise.all(pages.map((page) => page.step(async (h) => {
+    const ids = [];
+    let empty = 0;
+    while (empty < 3) {
+      const messages = await h.state.broker.receive("kitchen", { top: 3 });
+      ids.push(...messages.map((message) => message.messageId));
+      empty = messages.length === 0 ? empty + 1 : 0;
+    }
+    return ids;
+  })));
+  const all = got.flat();
+  assert.equal(all.length, 120, "all received");
+  assert.equal(new Set(all).size, 120, "each once");
+  assert.ok(got.filter((ids) => ids.length > 0).length > 1, "more than one page took part");
+});
+
+withPages("transactions of two pages over one group: what commits, commits once", 2, async (pages) => {
+  const name = database();
+  for (const page of pages) await page.step(openHere, name);
+  await pages[0].step(async (h) => { await h.order(h.state.broker, 5); });
+  const work = async (h) => {
+    const committed = [];
+    await h.until(async () => {
+      try {
+        const messages = await h.state.broker.transaction(async (tx) => {
+          const messages = await tx.receive("kitchen", { top: 1 });
+          for (const message of messages) await tx.send(message, "Confirm", message.body);
+          return messages;
+        });
+        committed.push(...messages.map((message) => message.body.n));
+      } catch (error) { if (!error.retryable && error.code !== "TransactionClosed") throw error; }
+      return (await h.state.broker.count("kitchen", { status: 1 })) === 0;
+    }, "the empty queue");
+    return committed;
+  };
+  const got = (await Promise.all(pages.map((page) => page.step(work)))).flat();
+  assert.deepEqual(got.sort(), [0, 1, 2, 3, 4]);
+  const answers = await pages[1].step(async (h) => (await h.state.broker.select("counter").toArray()).map((row) => row.body.n));
+  assert.deepEqual([...answers].sort(), [0, 1, 2, 3, 4]);
+});
+
+withPages("a reload keeps the instance, the conversation and its rows", 1, async ([page]) => {
+  const name = database();
+  const id = await page.step(openHere, name);
+  assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/);
+  const handle = await page.step(async (h) => (await h.order(h.state.broker, 3)).handle);
+  await page.reload();
+  assert.equal(await page.step(openHere, name), id);
+  const seen = await page.step(async (h, _, handle) => {
+    await h.state.broker.send(handle, "Order", { n: 3 });
+    const messages = await h.state.broker.receive("kitchen");
+    await h.state.broker.send(messages[0], "Confirm");
+    return [messages.map((message) => [message.body.n, message.messageSequenceNumber]), (await h.state.broker.conversation(handle).receive()).length];
+  }, handle);
+  assert.deepEqual(seen, [[[0, 0], [1, 1], [2, 2], [3, 3]], 1]);
+});
+
+withPages("a send that resolved just before a reload is there after it", 1, async ([page]) => {
+  const name = database();
+  await page.step(openHere, name);
+  for (let round = 0; round < 5; round += 1) {
+    const loaded = page.page.waitForNavigation({ waitUntil: "load" });
+    await page.step(async (h, _, round) => {
+      const conversation = await h.order(h.state.broker, 0);
+      await conversation.send("Order", { round });
+      location.reload();
+    }, round).catch((error) => { if (/AssertionError/.test(error.name)) throw error; });
+    await loaded;
+    await page.ready();
+    await page.step(openHere, name);
+    const rounds = await page.step(async (h) => (await h.state.broker.select("kitchen").toArray()).map((row) => row.body.round));
+    assert.deepEqual(rounds, Array.from({ length: round + 1 }, (_, n) => n));
+  }
+});
+
+withPages("deleteBroker in one page closes the broker of another", 2, async ([left, right]) => {
+  const name = database();
+  await left.step(openHere, name);
+  await right.step(openHere, name);
+  await left.step((h) => { h.state.closed = h.next(h.state.broker, "close"); });
+  await right.step((h, pb, name) => h.within(8_000, pb.deleteBroker(name), "deleteBroker"), name);
+  assert.deepEqual(await left.step((h) => h.state.closed), { reason: "deleted" });
+});
+
+withPages("storage cleared by the browser under an open broker: nothing hangs, nothing pretends", 1, async ([page]) => {
+  const name = database();
+  await page.step(openHere, name);
+  await page.step(async (h) => { h.state.conversation = await h.order(h.state.broker, 2); });
+  const session = await page.page.createCDPSession();
+  await session.send("Storage.clearDataForOrigin", { origin: new URL(address()).origin, storageTypes: "indexeddb" });
+  const code = await page.step(async (h) => {
+    const error = await h.rejects(h.within(10_000, h.state.conversation.send("Order"), "the send"), { codes: ["Closed", "StorageLost", "ConversationNotFound"] });
+    return error.code;
+  });
+  assert.ok(code);
+  await page.step((h) => h.state.broker.close());
+  await page.step(openHere, name);
+  assert.deepEqual(await page.step((h) => h.state.broker.conversations().toArray()), []);
+}, { only: "chromium" });
+
+inPage(`this runs in ${browserName}`, async (h, _, expected) => {
+  h.match(navigator.userAgent.toLowerCase(), expected === "firefox" ? /firefox/ : /chrome/);
+}, { argument: browserName });

@@ -1,0 +1,64 @@
+// Runs tests/js/*.test.mjs against the packed package, once per browser: node tests/js/support/run.mjs chromium firefox
+// Each test file finds the browser's name in BROWSER. FILES=name picks test files by a part of their name.
+import { spawn } from "node:child_process";
+import { readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { NAMES } from "./browsers.mjs";
+import { pack } from "./packed.mjs";
+import { ROOT } from "./paths.mjs";
+
+const browsers = process.argv.slice(2);
+if (browsers.length === 0 || browsers.some((name) => !NAMES.includes(name))) {
+  console.error(`usage: node tests/js/support/run.mjs ${NAMES.join("|")}…`);
+  process.exit(2);
+}
+const folder = join(ROOT, "tests/js");
+const files = (await readdir(folder))
+  .filter((name) => name.endsWith(".test.mjs") && name.includes(process.env.FILES ?? ""))
+  .sort()
+  .map((name) => join(folder, name));
+if (files.length === 0) {
+  console.error("there is no test file in tests/js");
+  process.exit(1);
+}
+
+/** One file at a time: two browsers at once on a small machine make every time limit a matter of luck. */
+async function suite(browser, packed) {
+  console.log(`--- js ${browser}`);
+  const node = spawn(
+    process.execPath,
+    ["--test", "--test-concurrency=1", "--test-timeout=300000", "--test-reporter=spec", "--test-reporter-destination=stdout", ...files],
+    // Colours would hide the counts from the reading below.
+    { cwd: ROOT, env: { ...process.env, FORCE_COLOR: "0", BROWSER: browser, PACKED: packed }, stdio: ["ignore", "pipe", "inherit"] },
+  );
+  const end = new Promise((done, failed) => {
+    node.once("error", failed);
+    node.once("close", (code) => done(code));
+  });
+  const counts = { pass: 0, fail: 0, cancelled: 0 };
+  for await (const line of createInterface({ input: node.stdout })) {
+    console.log(line);
+    const count = /^ℹ (pass|fail|cancelled) (\d+)$/.exec(line);
+    if (count) counts[count[1]] = Number(count[2]);
+  }
+  const code = await end;
+  const failed = counts.fail + counts.cancelled;
+  return { passed: counts.pass, failed: failed === 0 && (code !== 0 || counts.pass === 0) ? 1 : failed };
+}
+
+let packed;
+try {
+  packed = await pack();
+} catch (error) {
+  console.error(error.stderr || error.message);
+  process.exit(1);
+}
+const results = [];
+try {
+  for (const browser of browsers) results.push({ browser, ...(await suite(browser, packed.folder)) });
+} finally {
+  await rm(packed.folder, { recursive: true, force: true });
+}
+for (const { browser, passed, failed } of results) console.log(`js ${browser}: ${passed} passed, ${failed} failed`);
+process.exit(results.every(({ failed }) => failed === 0) ? 0 : 1);

@@ -1,0 +1,63 @@
+/** Programs that must compile, and lines that must not. */
+import { BrokerError, defineBroker, deleteBroker, init, isBrokerError, MessageStatus, openBroker, SystemMessage, type } from "pocket-broker";
+import type { Broker, BrokerErrorCode, Conversation, Message, Transaction } from "pocket-broker";
+
+interface Order { id: string; dish: string }
+
+const shop = defineBroker({
+  messageTypes: { Order: type<Order>(), Confirm: type<{ minutes: number }>("json"), Cancel: "empty", Note: "none" },
+  contracts: { Ordering: { Order: "initiator", Cancel: "initiator", Confirm: "target", Note: "any" } },
+  queues: { counter: { retention: true }, kitchen: { retention: { maxRows: 100 }, archive: true } },
+  services: { Counter: { queue: "counter" }, Kitchen: { queue: "kitchen", contracts: ["Ordering"] } },
+  priorities: { urgent: { contract: "Ordering", level: 9 } },
+});
+
+export async function program(signal: AbortSignal): Promise<number> {
+  await init(new URL("https://example.org/pocket_broker_bg.wasm"));
+  await using broker: Broker = await openBroker("shop", { definitions: shop, durability: "relaxed", lockTimeout: 100, signal });
+  broker.addEventListener("close", (event) => { const reason: "closed" | "deleted" | "upgraded-elsewhere" | "storage-lost" = event.detail.reason; return reason; });
+  broker.addEventListener("message-dropped", ({ detail }) => detail.message?.body);
+  const dialog: Conversation = await broker.beginDialog({ from: "Counter", to: "Kitchen", contract: "Ordering" });
+  const id: string = await dialog.send("Order", { id: "1", dish: "soup" });
+  const ids: string[] = await broker.send([dialog, dialog.handle], "Note");
+  const [message] = await broker.receive<Order>("kitchen", { top: 1, conversation: dialog });
+  if (message === undefined) return ids.length;
+  const minutes: number = await broker.transaction(async (tx: Transaction) => {
+    await tx.send(message, "Confirm", { minutes: message.body.dish.length });
+    await tx.setGroupState(message, { id });
+    return 5;
+  });
+  for await (const row of broker.select<Order>("kitchen", { status: [MessageStatus.RetainedReceived, MessageStatus.RetainedSent], reverse: true })) {
+    const order: Message<Order> = row;
+    if (order.messageTypeName === SystemMessage.EndDialog) await broker.endConversation(order, { archive: true });
+  }
+  const { discarded, archived } = await dialog.end({ error: { code: 1, description: "no soup" } });
+  await deleteBroker("shop");
+  return minutes + discarded + archived;
+}
+
+export function codeOf(error: unknown): BrokerErrorCode | null {
+  if (isBrokerError(error, "GroupLocked", "Closed")) return error.code;
+  return error instanceof BrokerError ? error.code : null;
+}
+
+export function refused(broker: Broker): unknown[] {
+  return [
+    // @ts-expect-error: not a code.
+    isBrokerError(null, "NoSuchCode"),
+    // @ts-expect-error: `from` and `to` are required.
+    broker.beginDialog({ to: "Kitchen" }),
+    // @ts-expect-error: no such option.
+    broker.receive("kitchen", { topp: 1 }),
+    // @ts-expect-error: no such direction.
+    broker.define({ contracts: { C: { Order: "both" } } }),
+    // @ts-expect-error: no such durability.
+    openBroker("shop", { durability: "eventual" }),
+    // @ts-expect-error: a description is required.
+    broker.endConversation("handle", { error: { code: 1 } }),
+    // @ts-expect-error: a row is not a conversation's handle in disguise.
+    broker.send(5, "Order"),
+    // @ts-expect-error: no such status.
+    broker.count("kitchen", { status: 4 }),
+  ];
+}

@@ -1,0 +1,6 @@
+//! The conformance suite in a window, on a real IndexedDB.
+#![cfg(target_arch = "wasm32")]
+
+mod conformance;
+
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
