@@ -271,6 +271,11 @@ impl Broker {
         self.core.idle().await;
     }
 
+    /// The connection is gone, or nobody needs it any more: whatever is asked of any broker over it is refused from now on.
+    pub(crate) fn abandon(&self) {
+        self.core.closed.set(true);
+    }
+
     /// Whether [`Broker::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.get() || self.core.closed.get()

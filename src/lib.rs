@@ -29,6 +29,10 @@ mod turn;
 mod verbs;
 mod views;
 mod visible;
+#[cfg(target_arch = "wasm32")]
+pub mod wasm;
+#[cfg(target_arch = "wasm32")]
+mod web;
 mod work;
 
 pub use broker::{Broker, LOCK_TIMEOUT};

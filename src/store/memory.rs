@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 /// A store in memory. A clone is another connection to the same data.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    engine: Rc<RefCell<Engine>>,
+    engine: Rc<Engine>,
     closed: Cell<bool>,
 }
 
@@ -49,7 +49,7 @@ impl Store for MemoryStore {
             if self.closed.get() {
                 return Err(Error::closed());
             }
-            let number = self.engine.borrow_mut().begin(scope, mode);
+            let number = self.engine.begin(scope, mode);
             let session: Box<dyn Session> = Box::new(MemorySession {
                 engine: Rc::clone(&self.engine),
                 number,
@@ -69,7 +69,7 @@ impl Store for MemoryStore {
 
 #[derive(Debug)]
 struct MemorySession {
-    engine: Rc<RefCell<Engine>>,
+    engine: Rc<Engine>,
     number: u64,
     scope: Vec<StoreName>,
     mode: Mode,
@@ -79,7 +79,7 @@ struct MemorySession {
 
 impl MemorySession {
     fn check(&self, store: StoreName) -> Result<()> {
-        if !self.engine.borrow().is_open(self.number) {
+        if !self.engine.is_open(self.number) {
             Err(finished())
         } else if !self.scope.contains(&store) {
             Err(out_of_scope(store.name()))
@@ -103,12 +103,11 @@ impl MemorySession {
             // The receiver is gone if the future was dropped: nobody wants the answer.
             let _ = sender.send(work(tables));
         };
-        self.engine.borrow_mut().request(self.number, Box::new(request));
+        self.engine.request(self.number, Box::new(request));
         async move {
             later().await;
-            let answer = answer.await.unwrap_or_else(|_| Err(finished()));
-            outstanding.engine.borrow_mut().turn(outstanding.number);
-            answer
+            let answer = outstanding.engine.wait(outstanding.number, answer).await;
+            answer.unwrap_or_else(|| Err(finished()))
         }
         .boxed_local()
     }
@@ -149,7 +148,7 @@ impl Session for MemorySession {
         match change {
             Ok(change) => {
                 let request = move |tables: &mut Tables, undo: &mut _| tables.apply(change, undo);
-                self.engine.borrow_mut().request(self.number, Box::new(request));
+                self.engine.request(self.number, Box::new(request));
                 Ok(())
             }
             Err(error) => {
@@ -163,12 +162,11 @@ impl Session for MemorySession {
         if let Some(error) = self.failure.take() {
             return future::ready(Err(error)).boxed_local();
         }
-        let done = self.engine.borrow_mut().commit(self.number);
+        let done = self.engine.commit(self.number);
         async move {
             later().await;
-            // No sender: it had closed itself, which commits.
-            let _ = done.await;
-            self.engine.borrow_mut().turn(self.number);
+            // No answer: it had closed itself, which commits.
+            let _ = self.engine.wait(self.number, done).await;
             Ok(())
         }
         .boxed_local()
@@ -182,26 +180,26 @@ impl Session for MemorySession {
 
 impl Drop for MemorySession {
     fn drop(&mut self) {
-        self.engine.borrow_mut().roll_back(self.number);
+        self.engine.roll_back(self.number);
     }
 }
 
 /// A request whose answer has not been taken.
 struct Outstanding {
-    engine: Rc<RefCell<Engine>>,
+    engine: Rc<Engine>,
     number: u64,
 }
 
 impl Outstanding {
-    fn new(engine: &Rc<RefCell<Engine>>, number: u64) -> Self {
-        engine.borrow_mut().hold(number);
+    fn new(engine: &Rc<Engine>, number: u64) -> Self {
+        engine.hold(number);
         Self { engine: Rc::clone(engine), number }
     }
 }
 
 impl Drop for Outstanding {
     fn drop(&mut self) {
-        self.engine.borrow_mut().let_go(self.number);
+        self.engine.let_go(self.number);
     }
 }
 

@@ -60,17 +60,22 @@ impl Bench {
 
     /// One more connection.
     pub(crate) async fn connect(&self) -> Rc<dyn Store> {
-        let store: Rc<dyn Store> = match &self.place {
+        let store = self.connect_without_faults().await;
+        match &self.faults {
+            Some(faults) => Rc::new(FaultStore::new(store, faults.clone())),
+            None => store,
+        }
+    }
+
+    /// One more connection, past the faults.
+    pub(crate) async fn connect_without_faults(&self) -> Rc<dyn Store> {
+        match &self.place {
             Place::Memory(store) => Rc::new(store.clone()),
             #[cfg(target_arch = "wasm32")]
             Place::IndexedDb(name) => {
                 use pocket_broker::store::{IndexedDbOptions, IndexedDbStore};
                 Rc::new(IndexedDbStore::open(name, IndexedDbOptions::default()).await.expect("IndexedDB opens"))
             }
-        };
-        match &self.faults {
-            Some(faults) => Rc::new(FaultStore::new(store, faults.clone())),
-            None => store,
         }
     }
 

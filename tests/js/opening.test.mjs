@@ -1,4 +1,4 @@
-/** Loading, opening, sharing, losing and closing a broker (D40 and the bad weather). */
+/** Loading, opening, sharing, losing and closing a broker (D40), in bad weather too. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { test } from "node:test";

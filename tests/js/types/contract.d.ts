@@ -1,4 +1,4 @@
-// The public API as it was agreed: names and signatures only. check.ts compares the package's types with it.
+// The public API: names and signatures only. check.ts compares the types of the package with it.
 export function openBroker(name: string, options?: OpenOptions): Promise<Broker>;
 
 export function deleteBroker(name: string): Promise<void>;

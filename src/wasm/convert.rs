@@ -1,0 +1,230 @@
+//! Between Rust's names and JavaScript's: the one place where snake_case becomes camelCase.
+
+use std::rc::Rc;
+
+use js_sys::{Array, JsString};
+use serde::de::DeserializeOwned;
+use wasm_bindgen::prelude::*;
+use web_sys::AbortSignal;
+
+use crate::body::{Body, Value};
+use crate::commit::Cancelled;
+use crate::core::Host;
+use crate::error::{Error, ErrorCode, Result};
+use crate::ids::text;
+use crate::message::Column;
+use crate::notice::Notice;
+use crate::record::{float, optional, value};
+use crate::rows::Rows;
+use crate::verbs::{ConversationInfo, EndResult, OutgoingMessage};
+use crate::views::{Endpoint, Page, QueueInfo, TransmissionRow};
+
+/// Options, as the package has checked them.
+pub(super) fn options<T: DeserializeOwned>(options: JsValue) -> Result<T> {
+    serde_wasm_bindgen::from_value(options).map_err(|problem| Error::new(ErrorCode::InvalidArgument, format!("The options can't be read: {problem}.")))
+}
+
+/// A list of names.
+pub(super) fn names(names: &Array) -> Vec<Rc<str>> {
+    names.iter().filter_map(|name| name.as_string()).map(Rc::from).collect()
+}
+
+/// What tells whether the caller has given up.
+pub(super) fn cancelled(signal: Option<AbortSignal>) -> Option<Cancelled> {
+    signal.map(|signal| Rc::new(move || signal.aborted()) as Cancelled)
+}
+
+/// One message for each of `count` conversations.
+pub(super) fn message_for_each(host: &Host, count: usize, message_type: &str, body: Body, headers: JsValue) -> Vec<OutgoingMessage> {
+    let message_type: Rc<str> = message_type.into();
+    let message = || OutgoingMessage { message_type: Rc::clone(&message_type), id: host.ids.uuid(), headers: Value(headers.clone()), body: body.clone() };
+    std::iter::repeat_with(message).take(count).collect()
+}
+
+/// Many messages, from columns of one length.
+pub(super) fn messages(host: &Host, types: &Array, bodies: &Array, packings: &Array, sizes: &Array, headers: &Array) -> Vec<OutgoingMessage> {
+    let mut last: Option<(JsString, Rc<str>)> = None;
+    let message = |index: u32| {
+        let name: JsString = types.get(index).unchecked_into();
+        let message_type = match &last {
+            // Names that follow each other are mostly the same one.
+            Some((known, message_type)) if *known == name => Rc::clone(message_type),
+            _ => Rc::from(String::from(&name)),
+        };
+        last = Some((name, Rc::clone(&message_type)));
+        let number = |column: &Array| column.get(index).as_f64().unwrap_or(0.0);
+        let packing = num_traits::ToPrimitive::to_u32(&number(packings)).unwrap_or(0);
+        OutgoingMessage { message_type, id: host.ids.uuid(), headers: Value(headers.get(index)), body: Body { value: Value(bodies.get(index)), packing, size: number(sizes) } }
+    };
+    (0..types.length()).map(message).collect()
+}
+
+/// The ids of messages.
+pub(super) fn ids(messages: &[OutgoingMessage]) -> JsValue {
+    let ids = Array::new();
+    for message in messages {
+        ids.push(&JsValue::from_str(&text(message.id)));
+    }
+    ids.into()
+}
+
+/// A list of what `convert` makes.
+pub(super) fn list<T>(items: &[T], convert: impl Fn(&T) -> Value) -> JsValue {
+    Value::list(items.iter().map(convert).collect()).0
+}
+
+/// `{ rows, next }`.
+pub(super) fn page<T>(page: &Page<T>, convert: impl Fn(&T) -> Value) -> JsValue {
+    let next = page.next.as_ref().map_or_else(Value::null, |next| Value::list(next.iter().map(|number| Value::from(*number)).collect()));
+    Value::object(vec![("rows", Value(list(&page.rows, convert))), ("next", next)]).0
+}
+
+/// The `next` of the page before.
+pub(super) fn position(token: &JsValue) -> Option<Vec<f64>> {
+    token.dyn_ref::<Array>().map(|token| token.iter().filter_map(|number| number.as_f64()).collect())
+}
+
+pub(super) fn conversation(info: &ConversationInfo) -> JsValue {
+    let conversation = Value::object(vec![
+        ("handle", Value::from(&*info.handle)),
+        ("conversationId", Value::from(&*info.conversation_id)),
+        ("groupId", Value::from(&*info.group_id)),
+        ("isInitiator", Value::from(info.is_initiator)),
+        ("service", Value::from(&*info.service)),
+        ("farService", Value::from(&*info.far_service)),
+        ("contract", Value::from(&*info.contract)),
+    ]);
+    conversation.0
+}
+
+pub(super) fn end_result(result: EndResult) -> JsValue {
+    Value::object(vec![("discarded", value(result.discarded)), ("archived", value(result.archived))]).0
+}
+
+/// Rows as columns: the package expands them to messages.
+pub(super) fn rows(rows: &Rows) -> Value {
+    let mut batch = vec![
+        ("count", value(crate::message::count(rows.count))),
+        ("status", Value::from(rows.status.number())),
+        ("priority", Value::from(rows.priority)),
+        ("order", value(rows.order)),
+        ("sequence", value(rows.sequence)),
+        ("groupId", Value::from(&*rows.group_id)),
+        ("handle", Value::from(&*rows.handle)),
+        ("conversationId", Value::from(&*rows.conversation_id)),
+        ("serviceName", Value::from(&*rows.service_name)),
+        ("contract", Value::from(&*rows.contract)),
+        ("key", Value::null()),
+        ("types", column(&rows.types, |name| Value::from(&**name))),
+        ("validations", column(&rows.validations, |letter| Value::from(*letter))),
+        ("ids", rows.ids.clone()),
+        ("times", column(&rows.times, |time| Value::from(*time))),
+        ("headers", rows.headers.clone()),
+        ("bodies", rows.bodies.clone()),
+        ("packings", rows.packings.clone()),
+        ("attempts", Value::from(0u32)),
+        ("retryAt", Value::null()),
+        ("lastError", Value::null()),
+    ];
+    if let Some((at, queue)) = &rows.archived {
+        batch.extend([("archivedAt", Value::from(*at)), ("queue", Value::from(&**queue))]);
+    }
+    if rows.is_reversed {
+        batch.push(("reverse", Value::from(true)));
+    }
+    Value::object(batch)
+}
+
+fn column<T>(column: &Column<T>, convert: impl Fn(&T) -> Value) -> Value {
+    match column {
+        Column::Same(same) => convert(same),
+        Column::Each(each) => Value::list(each.iter().map(convert).collect()),
+    }
+}
+
+pub(super) fn queue(info: &QueueInfo) -> Value {
+    Value::object(vec![
+        ("name", Value::from(&*info.name)),
+        ("isReceiveEnabled", Value::from(info.is_receive_enabled)),
+        ("isEnqueueEnabled", Value::from(info.is_enqueue_enabled)),
+        ("isRetentionEnabled", Value::from(info.is_retention_enabled)),
+        ("isPoisonMessageHandlingEnabled", Value::from(info.is_poison_message_handling_enabled)),
+        ("isActivationEnabled", Value::from(info.is_activation_enabled)),
+        ("ready", value(info.ready)),
+        ("retained", value(info.retained)),
+        ("consecutiveRollbacks", value(info.consecutive_rollbacks)),
+        ("readers", Value::from(0u32)),
+    ])
+}
+
+pub(super) fn endpoint(endpoint: &Endpoint) -> Value {
+    Value::object(vec![
+        ("conversationHandle", Value::from(&*endpoint.conversation_handle)),
+        ("conversationId", Value::from(&*endpoint.conversation_id)),
+        ("isInitiator", Value::from(endpoint.is_initiator)),
+        ("conversationGroupId", Value::from(&*endpoint.conversation_group_id)),
+        ("service", Value::from(&*endpoint.service)),
+        ("farService", Value::from(&*endpoint.far_service)),
+        ("farBrokerInstance", optional(endpoint.far_broker_instance.as_deref())),
+        ("contract", Value::from(&*endpoint.contract)),
+        ("key", Value::null()),
+        ("state", Value::from(endpoint.state.letters())),
+        ("lifetime", endpoint.lifetime.map_or_else(Value::null, Value::from)),
+        ("dialogTimer", Value::null()),
+        ("priority", Value::from(endpoint.priority)),
+        ("sendSequence", value(endpoint.send_sequence)),
+        ("receiveSequence", value(endpoint.receive_sequence)),
+        ("createdAt", Value::from(endpoint.created_at)),
+    ])
+}
+
+pub(super) fn transmission_row(row: &TransmissionRow) -> Value {
+    Value::object(vec![
+        ("conversationHandle", Value::from(&*row.conversation_handle)),
+        ("toService", Value::from(&*row.to_service)),
+        ("toBroker", optional(row.to_broker.as_deref())),
+        ("fromService", Value::from(&*row.from_service)),
+        ("contract", Value::from(&*row.contract)),
+        ("enqueueTime", Value::from(row.enqueue_time)),
+        ("messageSequenceNumber", value(row.message_sequence_number)),
+        ("messageType", Value::from(&*row.message_type)),
+        ("isConversationError", Value::from(row.is_conversation_error())),
+        ("isEndOfDialog", Value::from(row.is_end_of_dialog())),
+        ("priority", Value::from(row.priority)),
+        ("attempts", value(row.attempts)),
+        ("nextAttempt", row.next_attempt.map_or_else(Value::null, Value::from)),
+        ("transmissionStatus", Value::from(&*row.transmission_status)),
+        ("body", row.body.clone()),
+        ("packing", Value::from(row.packing)),
+    ])
+}
+
+pub(super) fn body(body: Option<Body>) -> JsValue {
+    let body = body.unwrap_or_else(Body::none);
+    Value::object(vec![("value", body.value), ("packing", Value::from(body.packing))]).0
+}
+
+/// What a commit touched: for the package's events and for other contexts.
+pub(super) fn notice(notice: &Notice) -> JsValue {
+    let names = |names: &std::collections::BTreeSet<Rc<str>>| Value::list(names.iter().map(|name| Value::from(&**name)).collect());
+    let states = notice.states.iter().map(|(handle, state)| Value::list(vec![Value::from(&**handle), Value::from(*state)])).collect();
+    let dropped = notice.dropped.iter().map(|dropped| Value::object(vec![("reason", Value::from(dropped.reason)), ("message", Value::object(dropped.message.clone()))])).collect();
+    let disabled = notice.disabled.iter().map(|(queue, reason)| Value::object(vec![("queue", Value::from(&**queue)), ("reason", Value::from(*reason))])).collect();
+    let notice = Value::object(vec![
+        ("queues", names(&notice.queues)),
+        ("enqueued", names(&notice.enqueued)),
+        ("conversations", Value::from(notice.conversations)),
+        ("delayed", Value::from(notice.delayed)),
+        ("transmission", Value::from(notice.transmission)),
+        ("archive", Value::from(notice.archive)),
+        ("states", Value::list(states)),
+        ("dropped", Value::list(dropped)),
+        ("disabled", Value::list(disabled)),
+    ]);
+    notice.0
+}
+
+/// A count, as JavaScript counts.
+pub(super) fn number(number: u64) -> JsValue {
+    JsValue::from_f64(float(number))
+}

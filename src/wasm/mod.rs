@@ -1,0 +1,13 @@
+//! The boundary: one class for a broker and one for a transaction, plain objects in and out. It owns no rule.
+//!
+//! Every method takes `&self` and gives a promise that holds what it needs, so calls may overlap and an object may be let go of at any
+//! time. The hand-written TypeScript in `pkg/src` is its only user.
+
+mod broker;
+mod convert;
+mod error;
+mod registry;
+mod transaction;
+
+pub use broker::{RawBroker, delete_broker};
+pub use transaction::RawTransaction;

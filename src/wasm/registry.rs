@@ -1,0 +1,282 @@
+//! One connection per database and context, however many brokers are opened over it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use futures_channel::oneshot;
+use js_sys::Function;
+use serde::Deserialize;
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::spawn_local;
+
+use super::convert;
+use crate::broker::Broker;
+use crate::core::Host;
+use crate::error::{Error, Result};
+use crate::store::{CloseReason, Durability, IndexedDbOptions, IndexedDbStore, MemoryStore, Store};
+use crate::web::clock::WebClock;
+use crate::web::ids::WebIds;
+use crate::web::timer::WebTimer;
+use crate::web::wake::Wake;
+
+/// What has to be the same for every broker over one connection.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Settings {
+    durability: String,
+    storage: String,
+    pub(super) lock_timeout: f64,
+}
+
+/// Called with what a commit touched, and with why the broker was closed.
+#[derive(Clone, Debug)]
+pub(super) struct Callbacks {
+    pub(super) on_notice: Function,
+    pub(super) on_close: Function,
+}
+
+/// A connection, and the brokers over it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    name: String,
+    durability: String,
+    now: Option<Function>,
+    pub(super) host: Host,
+    root: Broker,
+    members: RefCell<Vec<Weak<Member>>>,
+    open: Cell<u32>,
+    can_store_blobs: Cell<Option<bool>>,
+    /// Taken away when the connection is closed.
+    wake: Rc<RefCell<Option<Wake>>>,
+}
+
+/// One broker over a connection.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) broker: Broker,
+    pub(super) connection: Rc<Connection>,
+    callbacks: Callbacks,
+    is_closed: Cell<bool>,
+}
+
+enum Entry {
+    /// Somebody opens it; the others wait.
+    Opening(Vec<oneshot::Sender<()>>),
+    Open(Rc<Connection>),
+}
+
+thread_local! {
+    static CONNECTIONS: RefCell<BTreeMap<String, Entry>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+fn with<T>(work: impl FnOnce(&mut BTreeMap<String, Entry>) -> T) -> T {
+    CONNECTIONS.with_borrow_mut(work)
+}
+
+/// Opens a broker over the connection of this name, and the connection if there is none.
+pub(super) async fn join(name: &str, settings: &Settings, now: Option<Function>, callbacks: Callbacks) -> Result<Rc<Member>> {
+    if settings.storage == "memory" {
+        let connection = Rc::new(Connection::open(name, settings, now).await?);
+        return connection.join(settings, callbacks).await;
+    }
+    loop {
+        let waiting = with(|connections| match connections.get_mut(name) {
+            Some(Entry::Open(connection)) => Some(Ok(Rc::clone(connection))),
+            Some(Entry::Opening(waiting)) => {
+                let (sender, receiver) = oneshot::channel();
+                waiting.push(sender);
+                Some(Err(receiver))
+            }
+            None => {
+                connections.insert(name.to_owned(), Entry::Opening(Vec::new()));
+                None
+            }
+        });
+        match waiting {
+            Some(Ok(connection)) => {
+                connection.check_same(settings, now.as_ref())?;
+                return connection.join(settings, callbacks).await;
+            }
+            // However it ended for the other one: look again.
+            Some(Err(receiver)) => _ = receiver.await,
+            None => {
+                let connection = Connection::open(name, settings, now.clone()).await.map(Rc::new);
+                let opened = connection.as_ref().ok().map(|connection| Entry::Open(Rc::clone(connection)));
+                let before = with(|connections| match opened {
+                    Some(entry) => connections.insert(name.to_owned(), entry),
+                    None => connections.remove(name),
+                });
+                if let Some(Entry::Opening(waiting)) = before {
+                    waiting.into_iter().for_each(|waiter| _ = waiter.send(()));
+                }
+                return connection?.join(settings, callbacks).await;
+            }
+        }
+    }
+}
+
+/// Closes every broker of this context over a database.
+pub(super) fn close_all(name: &str, reason: CloseReason) {
+    let connection = with(|connections| match connections.get(name) {
+        Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
+        _ => None,
+    });
+    if let Some(connection) = connection {
+        connection.close_from_outside(reason);
+    }
+}
+
+impl Connection {
+    async fn open(name: &str, settings: &Settings, now: Option<Function>) -> Result<Self> {
+        let store: Rc<dyn Store> = if settings.storage == "memory" {
+            Rc::new(MemoryStore::new())
+        } else {
+            let durability = if settings.durability == "relaxed" { Durability::Relaxed } else { Durability::Strict };
+            let database = name.to_owned();
+            let on_close = Rc::new(move |reason| close_all(&database, reason));
+            Rc::new(IndexedDbStore::open(name, IndexedDbOptions { durability, on_close: Some(on_close) }).await?)
+        };
+        let is_shared = settings.storage != "memory";
+        let database = name.to_owned();
+        let wake = Rc::new(RefCell::new(is_shared.then(|| Wake::new(name, move |message| hear(&database, &message)))));
+        let notified = Rc::clone(&wake);
+        let host = Host {
+            store,
+            clock: Rc::new(WebClock { now: now.clone() }),
+            timer: Rc::new(WebTimer),
+            ids: Rc::new(WebIds::new()?),
+            spawn: Rc::new(spawn_local),
+            wake: Rc::new(move |notice| {
+                if let Some(wake) = &*notified.borrow() {
+                    wake.notify(&convert::notice(notice));
+                }
+            }),
+        };
+        let root = match Broker::open(host.clone()).await {
+            Ok(root) => root,
+            Err(error) => {
+                host.store.close();
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            durability: settings.durability.clone(),
+            now,
+            host,
+            root,
+            members: RefCell::default(),
+            open: Cell::new(0),
+            can_store_blobs: Cell::new(None),
+            wake,
+        })
+    }
+
+    fn check_same(&self, settings: &Settings, now: Option<&Function>) -> Result<()> {
+        let differs = if self.durability != settings.durability { Some("durability") } else if self.now.as_ref() != now { Some("clock") } else { None };
+        match differs {
+            Some(option) => Err(Error::invalid_argument(option, "differs from that of a broker that is open on the same database here: all of them share one connection. Close it first, or give the same")),
+            None => Ok(()),
+        }
+    }
+
+    async fn join(self: Rc<Self>, settings: &Settings, callbacks: Callbacks) -> Result<Rc<Member>> {
+        self.open.set(self.open.get() + 1);
+        let broker = self.root.another().with_lock_timeout(settings.lock_timeout);
+        let on_notice = callbacks.on_notice.clone();
+        broker.listen(Rc::new(move |notice| tell(&on_notice, &convert::notice(notice))));
+        let member = Rc::new(Member { broker, connection: Rc::clone(&self), callbacks, is_closed: Cell::new(false) });
+        let mut members = self.members.borrow_mut();
+        members.retain(|member| member.strong_count() > 0);
+        members.push(Rc::downgrade(&member));
+        drop(members);
+        Ok(member)
+    }
+
+    /// Whether bodies may hold Blobs. Asked once.
+    pub(super) async fn can_store_blobs(&self) -> bool {
+        if let Some(known) = self.can_store_blobs.get() {
+            return known;
+        }
+        let known = crate::web::blobs::can_store(&*self.host.store).await;
+        self.can_store_blobs.set(Some(known));
+        known
+    }
+
+    /// The database is deleted, or upgraded by a newer build: the connection is gone.
+    fn close_from_outside(self: &Rc<Self>, reason: CloseReason) {
+        self.forget();
+        self.disconnect();
+        let reason = match reason {
+            CloseReason::Deleted => "deleted",
+            CloseReason::UpgradedElsewhere => "upgraded-elsewhere",
+        };
+        for member in self.living() {
+            if !member.is_closed.replace(true) {
+                let broker = Rc::clone(&member);
+                spawn_local(async move { broker.broker.close().await });
+                tell(&member.callbacks.on_close, &JsValue::from_str(reason));
+            }
+        }
+    }
+
+    /// Lets go of the database and of the channel.
+    fn disconnect(&self) {
+        self.root.abandon();
+        self.host.store.close();
+        self.wake.take();
+    }
+
+    fn living(&self) -> Vec<Rc<Member>> {
+        self.members.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Nobody opens a broker over it any more.
+    fn forget(self: &Rc<Self>) {
+        with(|connections| {
+            if let Some(Entry::Open(current)) = connections.get(&self.name) {
+                if Rc::ptr_eq(current, self) {
+                    connections.remove(&self.name);
+                }
+            }
+        });
+    }
+}
+
+impl Member {
+    /// Closes the broker, and the connection with the last one.
+    pub(super) async fn close(&self) {
+        if self.is_closed.replace(true) {
+            self.broker.close().await;
+            return;
+        }
+        let connection = &self.connection;
+        connection.open.set(connection.open.get().saturating_sub(1));
+        let is_last = connection.open.get() == 0;
+        if is_last {
+            connection.forget();
+        }
+        self.broker.close().await;
+        if is_last {
+            connection.disconnect();
+        }
+        tell(&self.callbacks.on_close, &JsValue::from_str("closed"));
+    }
+}
+
+/// A hint from another context.
+fn hear(name: &str, message: &JsValue) {
+    let connection = with(|connections| match connections.get(name) {
+        Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
+        _ => None,
+    });
+    for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get()) {
+        tell(&member.callbacks.on_notice, message);
+    }
+}
+
+/// Calls into the package, which throws nothing.
+fn tell(callback: &Function, message: &JsValue) {
+    let _ = callback.call1(&JsValue::UNDEFINED, message);
+}
