@@ -3,6 +3,8 @@
 pub mod body;
 mod arrival;
 mod archive;
+#[cfg(feature = "audit")]
+mod audit;
 mod broker;
 mod cache;
 pub mod clock;
@@ -35,6 +37,8 @@ pub mod wasm;
 mod web;
 mod work;
 
+#[cfg(feature = "audit")]
+pub use audit::audit;
 pub use broker::{Broker, LOCK_TIMEOUT};
 pub use commit::Cancelled;
 pub use core::{Host, Listener};

@@ -12,11 +12,11 @@ use crate::record::{Fields, Read, Unreadable, float};
 use crate::store::{Change, Direction, Key, Range, StoreName};
 use crate::work::{Outcome, Work};
 
-fn member_key(group: &str, side: SideId) -> Key {
+pub(crate) fn member_key(group: &str, side: SideId) -> Key {
     Key::list(["g".into(), group.into(), float(side.number()).into()])
 }
 
-fn state_key(group: &str) -> Key {
+pub(crate) fn state_key(group: &str) -> Key {
     Key::list(["s".into(), group.into()])
 }
 

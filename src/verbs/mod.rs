@@ -14,6 +14,8 @@ pub use end_conversation::{EndOptions, EndResult};
 pub use receive::ReceiveOptions;
 pub use send::{OutgoingMessage, Send};
 pub(crate) use begin_dialog::Begun;
+#[cfg(feature = "audit")]
+pub(crate) use begin_dialog::lifetime_key;
 pub(crate) use end_conversation::End;
 pub(crate) use group_state::GroupState;
 pub(crate) use receive::{Received, receive};

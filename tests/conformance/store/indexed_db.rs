@@ -153,6 +153,26 @@ async_test! { async fn durability_reaches_the_transaction_and_commit_is_asked_fo
     }
 }}
 
+async_test! { async fn a_webkit_worker_commits_after_the_last_write_has_succeeded() {
+    let name = random_name();
+    let store = open(&name).await;
+    let _put = patch(
+        "IDBObjectStore.prototype",
+        "put",
+        "original => function (...args) { return globalThis.lastPut = original.apply(this, args); }",
+    );
+    let _commit = patch(
+        "IDBTransaction.prototype",
+        "commit",
+        "original => function () { globalThis.atCommit = globalThis.lastPut.readyState; return original.call(this); }",
+    );
+    let late = js("return 'WorkerGlobalScope' in globalThis && /AppleWebKit/.test(navigator.userAgent) && !/Chrome/.test(navigator.userAgent);");
+    put(&*store, QUEUES, 1_u32, "written").await.expect("the put commits");
+    let expected = if late.is_truthy() { "done" } else { "pending" };
+    assert_eq!(js("return globalThis.atCommit;").as_string().as_deref(), Some(expected));
+    remove(&name).await;
+}}
+
 async_test! { async fn a_connection_closed_behind_our_back_is_opened_again() {
     let name = random_name();
     let store = open(&name).await;

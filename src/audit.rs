@@ -1,0 +1,243 @@
+//! The audit: reads a whole database and says where it contradicts itself. For tests and diagnosis; the time it takes grows with the rows.
+//!
+//! | what | must be |
+//! |---|---|
+//! | counters of a side | a recount of its rows, by what [`crate::visible`] says |
+//! | counters of a queue | the sums over the sides of its services |
+//! | runs of a side | every row that is in the queue, waits outside or is to be transmitted, once; orders rise with the numbers; nothing that nobody needs |
+//! | bodies | one for each large row, and no other |
+//! | turns, members, due rows | those that the conversations name, and no other |
+//! | a side that is gone | leaves nothing, or runs that are listed for the sweep |
+
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use num_traits::ToPrimitive;
+
+use crate::conversation::{Conversation, Side, State};
+use crate::definitions::{self, Catalog};
+use crate::error::Result;
+use crate::ids::{Role, SideId};
+use crate::membership::{member_key, state_key};
+use crate::message::Run;
+use crate::queue::{Counters, Queue};
+use crate::record::float;
+use crate::store::{Direction, Key, Mode, Range, Store, StoreName, Tx, transact};
+use crate::turn::{HeldTurn, OutgoingTurn, Turn};
+use crate::verbs::lifetime_key;
+
+/// Reads everything in one storage transaction and lists what contradicts something else; an empty list: the database is sound.
+///
+/// # Errors
+/// Those of the store; `StorageCorrupt` for definitions that can't be read.
+pub async fn audit(store: &dyn Store) -> Result<Vec<String>> {
+    transact(store, &StoreName::ALL, Mode::ReadOnly, async |tx| {
+        let mut audit = Audit::read(tx).await?;
+        audit.check();
+        Ok(audit.found)
+    })
+    .await
+}
+
+struct Audit {
+    catalog: Catalog,
+    queues: BTreeMap<u32, Queue>,
+    conversations: BTreeMap<u64, Conversation>,
+    runs: BTreeMap<SideId, Vec<Run>>,
+    bodies: BTreeSet<Key>,
+    turns: BTreeSet<Key>,
+    members: BTreeSet<Key>,
+    due: BTreeSet<Key>,
+    swept: BTreeSet<SideId>,
+    found: Vec<String>,
+}
+
+impl Audit {
+    async fn read(tx: &Tx) -> Result<Self> {
+        let mut audit = Self {
+            catalog: definitions::load(tx).await?,
+            queues: BTreeMap::new(),
+            conversations: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            bodies: keys(tx, StoreName::Bodies).await?,
+            turns: keys(tx, StoreName::Turns).await?,
+            members: keys(tx, StoreName::Members).await?,
+            due: keys(tx, StoreName::Due).await?,
+            swept: BTreeSet::new(),
+            found: Vec::new(),
+        };
+        for (key, record) in records(tx, StoreName::Queues).await? {
+            match Queue::read(&record) {
+                Ok(queue) => _ = audit.queues.insert(queue.number, queue),
+                Err(problem) => audit.find("queue", &key, problem),
+            }
+        }
+        for (key, record) in records(tx, StoreName::Conversations).await? {
+            let number = if let Key::Number(number) = &key { number.to_u64().unwrap_or(0) } else { 0 };
+            match Conversation::read(number, &record) {
+                Ok(conversation) => _ = audit.conversations.insert(number, conversation),
+                Err(problem) => audit.find("conversation", &key, problem),
+            }
+        }
+        for (key, record) in records(tx, StoreName::Messages).await? {
+            match Run::read(&record) {
+                Ok(run) if run.key() == key => audit.runs.entry(run.side).or_default().push(run),
+                Ok(run) => audit.find("run", &key, format!("it says that its key is {:?}", run.key())),
+                Err(problem) => audit.find("run", &key, problem),
+            }
+        }
+        for key in keys(tx, StoreName::Meta).await? {
+            if let Key::List(parts) = &key {
+                if let [Key::Text(name), Key::Number(side)] = parts.as_slice() {
+                    if &**name == "sweep" {
+                        audit.swept.insert(SideId::from_number(side.to_u64().unwrap_or(0)));
+                    }
+                }
+            }
+        }
+        Ok(audit)
+    }
+
+    fn find(&mut self, what: &str, which: impl fmt::Debug, problem: impl fmt::Debug) {
+        self.found.push(format!("{what} {which:?}: {problem:?}"));
+    }
+
+    fn check(&mut self) {
+        let conversations = std::mem::take(&mut self.conversations);
+        let mut expected = Expected::default();
+        for conversation in conversations.values() {
+            self.check_conversation(conversation, &mut expected);
+        }
+        self.check_orphans(&conversations);
+        self.check_counters(&expected.counters);
+        let stored = [("turn", &self.turns, &expected.turns), ("member", &self.members, &expected.members), ("due row", &self.due, &expected.due)];
+        let mut found = Vec::new();
+        for (what, stored, expected) in stored {
+            found.extend(stored.difference(expected).map(|key| format!("{what} {key:?}: no conversation names it")));
+            found.extend(expected.difference(stored).map(|key| format!("{what} {key:?}: it is missing")));
+        }
+        self.found.append(&mut found);
+        self.check_orders();
+    }
+
+    fn check_conversation(&mut self, conversation: &Conversation, expected: &mut Expected) {
+        if conversation.is_gone() {
+            self.find("conversation", conversation.number, "both sides are gone and the record is there");
+        }
+        expected.due.extend(lifetime_key(conversation));
+        for role in [Role::Initiator, Role::Target] {
+            let Some(side) = conversation.side(role) else { continue };
+            let id = conversation.id_of(role);
+            let counters = self.check_side(conversation, id, side);
+            self.check_state(conversation, id, side);
+            expected.add(&self.catalog, conversation, id, side, counters);
+            let group = conversation.group(role);
+            let state = state_key(&group);
+            if side.group.is_some() {
+                expected.members.insert(member_key(&group, id));
+                // A group may know something or not.
+                if self.members.contains(&state) {
+                    expected.members.insert(state);
+                }
+            } else if side.has_group_state {
+                expected.members.insert(state);
+            }
+        }
+    }
+
+    fn check_state(&mut self, conversation: &Conversation, id: SideId, side: &Side) {
+        let far = conversation.side(id.role.other());
+        let waits = side.outgoing.as_ref().is_some_and(|outgoing| outgoing.acknowledged < side.next_send);
+        let problem = match side.state {
+            State::StartedOutbound if side.next_send > 0 || conversation.local.is_some() => "it has sent something",
+            State::DisconnectedOutbound if conversation.local == Some(true) && far.is_none_or(|far| far.held_count() == 0) => "nothing of it waits outside",
+            State::DisconnectedOutbound if conversation.local == Some(false) && !waits => "nothing of it is to be transmitted",
+            State::Conversing if far.is_some_and(|far| far.state == State::DisconnectedOutbound && far.outgoing.is_none()) && side.held_count() == 0 => "the far side has ended",
+            State::StartedInbound | State::Closed => "this build never gets there",
+            _ => return,
+        };
+        self.find("state", (id, side.state), problem);
+    }
+
+    /// Runs and bodies of sides that are gone.
+    fn check_orphans(&mut self, conversations: &BTreeMap<u64, Conversation>) {
+        let is_there = |side: &SideId| conversations.get(&side.conversation).is_some_and(|conversation| conversation.side(side.role).is_some());
+        let gone: Vec<SideId> = self.runs.keys().filter(|side| !is_there(side) && !self.swept.contains(side)).copied().collect();
+        gone.iter().for_each(|side| self.find("runs", side, "the side is gone and not listed for the sweep"));
+        let swept: Vec<SideId> = self.swept.iter().filter(|side| is_there(side)).copied().collect();
+        swept.iter().for_each(|side| self.find("sweep", side, "the side is there"));
+        self.check_bodies();
+    }
+
+    fn check_counters(&mut self, expected: &BTreeMap<u32, Counters>) {
+        let stamp = self.catalog.stamp;
+        let mut found = Vec::new();
+        for queue in self.queues.values() {
+            if queue.stamp != stamp {
+                found.push(format!("queue {}: its stamp is {} and that of the definitions {stamp}", queue.number, queue.stamp));
+            }
+            for (service, counters) in &queue.services {
+                let expected = expected.get(service).cloned().unwrap_or_default();
+                let is_here = self.catalog.queue_of(*service).is_some_and(|definition| definition.number == queue.number);
+                if *counters != expected || (!is_here && expected != Counters::default()) {
+                    found.push(format!("counters of service {service} in queue {}: {counters:?}, and a recount gives {expected:?}", queue.number));
+                }
+            }
+        }
+        for (service, expected) in expected {
+            let queue = self.catalog.queue_of(*service).and_then(|queue| self.queues.get(&queue.number));
+            if *expected != Counters::default() && queue.is_none_or(|queue| !queue.services.contains_key(service)) {
+                found.push(format!("counters of service {service}: missing, and a recount gives {expected:?}"));
+            }
+        }
+        self.found.append(&mut found);
+    }
+}
+
+/// What the conversations say that there must be.
+#[derive(Default)]
+struct Expected {
+    turns: BTreeSet<Key>,
+    members: BTreeSet<Key>,
+    due: BTreeSet<Key>,
+    counters: BTreeMap<u32, Counters>,
+}
+
+impl Expected {
+    fn add(&mut self, catalog: &Catalog, conversation: &Conversation, id: SideId, side: &Side, counters: Counters) {
+        let queue = catalog.queue_of(side.service).map_or(0, |queue| queue.number);
+        if let Some(order) = side.turn {
+            let group = conversation.group(id.role);
+            let turn = Turn { queue, priority: side.priority, order, side: id, service: side.service, group, is_shared: side.group.is_some() };
+            self.turns.extend([Some(turn.key()), turn.twin_key()].into_iter().flatten());
+        }
+        self.turns.extend(side.held_turn.map(|order| HeldTurn { queue, order, side: id }.key()));
+        let outgoing = side.outgoing.as_ref().and_then(|outgoing| outgoing.turn);
+        self.turns.extend(outgoing.map(|time| OutgoingTurn { priority: side.priority, time, side: id }.key()));
+        let sum = self.counters.entry(side.service).or_default();
+        sum.ready += counters.ready;
+        sum.kept += counters.kept;
+        sum.copies += counters.copies;
+        sum.parked += counters.parked;
+        sum.held += counters.held;
+        sum.outgoing += counters.outgoing;
+        sum.moved(None, Some(side.state));
+    }
+}
+
+async fn keys(tx: &Tx, store: StoreName) -> Result<BTreeSet<Key>> {
+    Ok(tx.get_keys(store, &Range::all(), None).await?.into_iter().collect())
+}
+
+async fn records(tx: &Tx, store: StoreName) -> Result<Vec<(Key, crate::body::Value)>> {
+    let keys = tx.get_keys(store, &Range::all(), None).await?;
+    let values = tx.get_range(store, &Range::all(), None, Direction::Forward).await?;
+    Ok(keys.into_iter().zip(values).collect())
+}
+
+/// A number as a part of a key.
+fn part(number: u64) -> Key {
+    Key::from(float(number))
+}

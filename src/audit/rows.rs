@@ -1,0 +1,213 @@
+//! The rows of one side, recounted.
+
+use std::collections::BTreeMap;
+
+use super::{Audit, part};
+use crate::conversation::{Conversation, Interval, Side, State};
+use crate::ids::SideId;
+use crate::message::{self, Class, Run, Status, count};
+use crate::queue::Counters;
+use crate::store::Key;
+use crate::visible::segments;
+
+impl Audit {
+    /// Checks what a side says of its rows against the rows, and gives the recount.
+    pub(super) fn check_side(&mut self, conversation: &Conversation, id: SideId, side: &Side) -> Counters {
+        let runs = self.runs.get(&id).cloned().unwrap_or_default();
+        let mut problems = Vec::new();
+        let counters = recount(side, &runs);
+        for (what, said, counted) in [
+            ("unread", side.unread, counters.ready),
+            ("kept", side.kept, counters.kept),
+            ("copies", side.copies, counters.copies),
+            ("parked", side.parked, counters.parked),
+            ("held", side.held_count(), counters.held),
+        ] {
+            if said != counted {
+                problems.push(format!("{what} is {said}, and a recount gives {counted}"));
+            }
+        }
+        for class in Class::ALL {
+            let runs: Vec<&Run> = runs.iter().filter(|run| run.class == class).collect();
+            check_line(class, &runs, &mut problems);
+            for interval in needed(side, class) {
+                check_interval(class, interval, &runs, &mut problems);
+            }
+            runs.iter().filter(|run| !is_needed(side, run)).for_each(|run| problems.push(format!("nobody needs the run {:?}", run.key())));
+            let hidden = runs.iter().filter(|run| run.service.is_none() && !segments(side, run).is_empty());
+            hidden.for_each(|run| problems.push(format!("the run {:?} has rows in the queue and is not in the index", run.key())));
+        }
+        check_turns(side, &runs, &mut problems);
+        check_system(side, &runs, &mut problems);
+        check_summary(side, &runs, &mut problems);
+        if runs.iter().any(|run| run.service.is_some_and(|service| service != side.service)) {
+            problems.push("a run is in another service's queue".to_owned());
+        }
+        if side.state == State::DisconnectedOutbound && (side.turn.is_some() || counters.ready + counters.kept + counters.copies + counters.held > 0) {
+            problems.push("it has ended and has rows".to_owned());
+        }
+        let handle = conversation.handle(id.role);
+        problems.into_iter().for_each(|problem| self.found.push(format!("{:?} of conversation {} ({handle}): {problem}", id.role, id.conversation)));
+        counters
+    }
+
+    /// Each large row has a body of its own, and each such body a row.
+    pub(super) fn check_bodies(&mut self) {
+        let key = |run: &Run, index: usize| message::key(run.side, run.class, run.first() + count(index));
+        let named = self.runs.values().flatten().flat_map(|run| run.large.iter().map(move |(index, _)| key(run, *index))).collect::<std::collections::BTreeSet<Key>>();
+        let swept: Vec<Key> = self.swept.iter().map(|side| part(side.number())).collect();
+        let is_swept = |key: &Key| matches!(key, Key::List(parts) if parts.first().is_some_and(|side| swept.contains(side)));
+        let missing = named.difference(&self.bodies).map(|key| format!("body {key:?}: it is missing"));
+        let extra = self.bodies.difference(&named).filter(|key| !is_swept(key)).map(|key| format!("body {key:?}: no row has it"));
+        let found: Vec<String> = missing.chain(extra).collect();
+        self.found.extend(found);
+    }
+
+    /// No order number is given twice, and none that is still to be given.
+    pub(super) fn check_orders(&mut self) {
+        let mut orders: BTreeMap<u64, &Run> = BTreeMap::new();
+        let mut found = Vec::new();
+        for run in self.runs.values().flatten() {
+            if orders.insert(run.first_order, run).is_some() {
+                found.push(format!("order {} is given twice", run.first_order));
+            }
+            let queue = run.service.and_then(|service| self.catalog.queue_of(service)).and_then(|queue| self.queues.get(&queue.number));
+            if queue.is_some_and(|queue| (queue.next_order..queue.end_of_orders).contains(&run.last_order())) {
+                found.push(format!("run {:?}: its order is still to be given", run.key()));
+            }
+        }
+        for ((_, run), (next, _)) in orders.iter().zip(orders.iter().skip(1)) {
+            if run.last_order() >= *next {
+                found.push(format!("run {:?}: its orders reach into the next run's", run.key()));
+            }
+        }
+        self.found.extend(found);
+    }
+}
+
+fn recount(side: &Side, runs: &[Run]) -> Counters {
+    let mut counters = Counters::default();
+    for run in runs {
+        for (from, to, status) in segments(side, run) {
+            let rows = count(to - from);
+            match status {
+                Status::RetainedReceived => counters.kept += rows,
+                Status::Ready => counters.ready += rows,
+                Status::NotYetComplete => counters.parked += rows,
+                Status::RetainedSent => counters.copies += rows,
+            }
+        }
+        counters.held += match run.class {
+            Class::Received => rows_in(run, Interval { from: side.visible_end(), to: side.next_expected }),
+            Class::System => count(side.system.iter().filter(|row| row.held && row.number == run.last).count()),
+            Class::Parked | Class::Sent => 0,
+        };
+    }
+    if let Some(outgoing) = &side.outgoing {
+        counters.outgoing = side.next_send.saturating_sub(outgoing.acknowledged);
+    }
+    counters
+}
+
+fn rows_in(run: &Run, interval: Interval) -> u64 {
+    interval.to.min(run.last + 1).saturating_sub(interval.from.max(run.first()))
+}
+
+/// The stretches of numbers that must be stored.
+fn needed(side: &Side, class: Class) -> Vec<Interval> {
+    match class {
+        Class::System => side.system.iter().map(|row| Interval { from: row.number, to: row.number + 1 }).collect(),
+        Class::Received => {
+            let mut needed = side.kept_intervals.clone();
+            needed.push(Interval { from: side.cursor, to: side.next_expected });
+            needed
+        }
+        Class::Parked => Vec::new(),
+        Class::Sent => {
+            let mut needed = side.copied_intervals.clone();
+            needed.extend(side.outgoing.as_ref().map(|outgoing| Interval { from: outgoing.acknowledged, to: side.next_send }));
+            needed
+        }
+    }
+}
+
+fn is_needed(side: &Side, run: &Run) -> bool {
+    match run.class {
+        // Received ones stay if the queue retained them.
+        Class::System => !segments(side, run).is_empty() || side.system.iter().any(|row| row.number == run.last),
+        Class::Parked => true,
+        class => needed(side, class).into_iter().any(|interval| rows_in(run, interval) > 0),
+    }
+}
+
+/// Runs of a class do not overlap, and their orders rise with their numbers.
+fn check_line(class: Class, runs: &[&Run], problems: &mut Vec<String>) {
+    for (run, next) in runs.iter().zip(runs.iter().skip(1)) {
+        if next.first() <= run.last {
+            problems.push(format!("{class:?}: the number {} is stored twice", next.first()));
+        }
+        if next.first_order <= run.last_order() {
+            problems.push(format!("{class:?}: the order falls at number {}", next.first()));
+        }
+        if class != Class::System && next.sequence != next.first() {
+            problems.push(format!("{class:?}: number {} shows sequence number {}", next.first(), next.sequence));
+        }
+    }
+}
+
+fn check_interval(class: Class, interval: Interval, runs: &[&Run], problems: &mut Vec<String>) {
+    let stored: u64 = runs.iter().map(|run| rows_in(run, interval)).sum();
+    let wanted = interval.to.saturating_sub(interval.from);
+    if stored != wanted {
+        problems.push(format!("{class:?}: of the numbers {} to {} (excluded), {stored} are stored", interval.from, interval.to));
+    }
+}
+
+fn check_turns(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
+    if side.turn.is_some() != (side.unread > 0) {
+        problems.push(format!("{} rows are unread, and its turn is {:?}", side.unread, side.turn));
+    }
+    if side.held_turn.is_some() != (side.held_count() > 0) {
+        problems.push(format!("{} rows wait outside, and their turn is {:?}", side.held_count(), side.held_turn));
+    }
+    let oldest = |status: Status| {
+        let segments = runs.iter().flat_map(|run| segments(side, run).into_iter().map(move |segment| (run, segment)));
+        segments.filter(|(_, (.., found))| *found == status).map(|(run, (from, ..))| run.first_order + count(from)).min()
+    };
+    if let (Some(turn), Some(oldest)) = (side.turn, oldest(Status::Ready)) {
+        if turn > oldest {
+            problems.push(format!("its turn is {turn}, and the oldest unread row has the order {oldest}"));
+        }
+    }
+    let transmits = side.outgoing.as_ref().is_some_and(|outgoing| outgoing.acknowledged < side.next_send);
+    let may_go = side.state.may_send() || side.state == State::DisconnectedOutbound;
+    let turn = side.outgoing.as_ref().and_then(|outgoing| outgoing.turn);
+    if turn.is_some() != (transmits && may_go) {
+        problems.push(format!("whether something is to be transmitted: {transmits}, in a state that allows it: {may_go}, and its turn is {turn:?}"));
+    }
+}
+
+fn check_system(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
+    let stored = |number: u64| runs.iter().any(|run| run.class == Class::System && run.last == number);
+    let missing = side.system.iter().filter(|row| !stored(row.number));
+    missing.for_each(|row| problems.push(format!("the unread system row {} is missing", row.number)));
+    if side.next_system <= side.system.iter().map(|row| row.number).max().unwrap_or(0) && !side.system.is_empty() {
+        problems.push("the next number of class system is given already".to_owned());
+    }
+}
+
+/// What END relies on to delete everything.
+fn check_summary(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
+    if side.runs < count(runs.len()) {
+        problems.push(format!("it says that it has {} runs, and there are {}", side.runs, runs.len()));
+    }
+    if !side.has_bodies && runs.iter().any(|run| !run.large.is_empty()) {
+        problems.push("it has large bodies and does not know it".to_owned());
+    }
+    let visible = || runs.iter().filter(|run| run.service.is_some());
+    let first = visible().map(|run| run.first_order).min();
+    let last = visible().map(Run::last_order).max();
+    if side.state != State::DisconnectedOutbound && (first.is_some_and(|first| first < side.first_order) || last.is_some_and(|last| last > side.last_order)) {
+        problems.push(format!("its orders are said to go from {} to {}, and go from {first:?} to {last:?}", side.first_order, side.last_order));
+    }
+}
