@@ -2,54 +2,75 @@
 
 use std::rc::Rc;
 
+use num_traits::ToPrimitive;
+
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::conversation::Conversation;
+use crate::error::Result;
 use crate::ids::Role;
-use crate::message::{self, Run, Status, count};
+use crate::message::{self, Class, Run, Status, count};
 use crate::record::{Fields, Read, float};
 use crate::rows::{Owner, Rows};
-use crate::store::{Bound, Change, Direction, Key, Range, StoreName};
+use crate::store::{Bound, Change, Key, Range, StoreName};
 use crate::visible::segments;
-use crate::work::{Number, Outcome, Work};
-
-/// Runs are read in pages of this size.
-const PAGE: u32 = 64;
+use crate::work::{Number, Outcome, Stop, Work};
 
 /// Copies every row of a side. Gives how many there are.
-pub(crate) async fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role, queue: &Rc<str>) -> Outcome<u64> {
+pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role, queue: &Rc<str>) -> Outcome<u64> {
     let Some(side) = conversation.side(role) else { return Ok(0) };
     let rows = side.unread + side.kept + side.copies + side.parked;
     if work.is_view() || rows == 0 {
         return Ok(rows);
     }
-    // Rows of this very unit of work are to be read as well.
-    work.flush().await?;
     let id = conversation.id_of(role);
-    let owner = Owner::of(conversation, role);
-    let stamp = work.claim(Number::Stamp, 1).await?;
-    let mut part = 0u64;
-    let mut range = message::keys_of(id);
-    loop {
-        let records = work.tx.get_range(StoreName::Messages, &range, Some(PAGE), Direction::Forward).await?;
-        for record in &records {
-            let run = Run::read(record).map_err(|problem| problem.at(StoreName::Messages, id.number()))?;
-            range.lower = Bound::Excluding(run.key());
-            for (from, to, status) in segments(side, &run) {
-                let rows = Rows::of(&work.catalog, &owner, &run, from, to, status);
-                let rows = crate::reading::with_large_bodies(work.tx, &run, from, to, rows).await?;
-                let numbers = [work.now, float(stamp), float(part), float(count(rows.count))];
-                let value = archived(&owner, queue, numbers, &run, from, &rows);
-                work.write(Change::Put(StoreName::Archive, Key::list(numbers.map(Key::Number)), value));
-                part += 1;
-            }
+    let records = work.get_range(StoreName::Messages, message::keys_of(id), None)?;
+    let mut runs: Vec<Run> = records.iter().map(Run::from_record).collect::<Result<_>>()?;
+    let bodies = large_bodies(work, &runs)?;
+    let stamp = work.claim(Number::Stamp, 1)?;
+    // Rows of this very unit of work are in no run yet.
+    let mut fresh = Vec::new();
+    for pending in work.changes.pending.iter().filter(|pending| pending.side == id) {
+        for (run, large) in pending.runs(0) {
+            fresh.extend(large.into_iter().map(|(number, body)| ((run.class, number), body)));
+            runs.push(run);
         }
-        if count(records.len()) < u64::from(PAGE) {
-            break;
+    }
+    let owner = Owner::of(conversation, role);
+    let mut part = 0u64;
+    for run in &runs {
+        for (from, to, status) in segments(side, run) {
+            let mut rows = Rows::of(&work.catalog, &owner, run, from, to, status);
+            for index in run.large_between(from, to) {
+                let place = (run.class, run.first() + count(index));
+                if let Some((_, body)) = bodies.iter().chain(&fresh).find(|(other, _)| *other == place) {
+                    rows = rows.with_body(index - from, body.clone());
+                }
+            }
+            let key = [work.now, float(stamp), float(part), float(count(rows.count))];
+            let record = archived(&owner, queue, key, run, from, &rows);
+            work.write(Change::Put(StoreName::Archive, Key::list(key.map(Key::Number)), record));
+            part += 1;
         }
     }
     work.changes.notice.archive = true;
     Ok(rows)
+}
+
+/// The bodies with records of their own, by class and number.
+fn large_bodies(work: &mut Work<'_>, runs: &[Run]) -> Outcome<Vec<((Class, u64), Value)>> {
+    let places = runs.iter().flat_map(|run| run.large_between(0, run.count).map(move |index| (run, run.first() + count(index))));
+    let mut bodies = Vec::new();
+    let mut is_missing = false;
+    for (run, number) in places {
+        match work.get(StoreName::Bodies, message::key(run.side, run.class, number)) {
+            Ok(body) => bodies.extend(body.map(|body| ((run.class, number), body))),
+            // Those that are missing are read together.
+            Err(Stop::Missing) => is_missing = true,
+            Err(stop) => return Err(stop),
+        }
+    }
+    if is_missing { Err(Stop::Missing) } else { Ok(bodies) }
 }
 
 fn archived(owner: &Owner, queue: &str, key: [f64; 4], run: &Run, from: usize, rows: &Rows) -> Value {
@@ -89,7 +110,13 @@ pub(crate) struct Archived {
 }
 
 impl Archived {
-    pub(crate) fn read(record: &Value) -> Read<Self> {
+    /// Reads a record of the store `archive`.
+    pub(crate) fn from_record(record: &Value) -> Result<Self> {
+        let key = Key::list([1, 2, 3, 4].map(|index| Key::from(record.item(index).number().unwrap_or(-1.0))));
+        Self::read(record).map_err(|problem| problem.at(StoreName::Archive, &key))
+    }
+
+    fn read(record: &Value) -> Read<Self> {
         let mut fields = Fields::open(record)?;
         let key = vec![fields.float()?, fields.float()?, fields.float()?, fields.float()?];
         let at = key.first().copied().unwrap_or_default();
@@ -115,17 +142,12 @@ impl Archived {
 }
 
 /// Deletes what was archived before `before`. Gives how many rows: their number stands in the keys.
-pub(crate) async fn purge(work: &mut Work<'_>, before: Instant) -> Outcome<u64> {
+pub(crate) fn purge(work: &mut Work<'_>, before: Instant) -> Outcome<u64> {
+    // What is archived by the verbs before this one is to be seen.
+    work.after_others()?;
     let range = Range { lower: Bound::Open, upper: Bound::Excluding(Key::List(vec![before.into()])) };
-    let keys = work.tx.get_keys(StoreName::Archive, &range, None).await?;
-    let rows = |key: &Key| match key {
-        Key::List(parts) => match parts.get(3) {
-            Some(Key::Number(rows)) => num_traits::ToPrimitive::to_u64(rows).unwrap_or(0),
-            _ => 0,
-        },
-        _ => 0,
-    };
-    let purged = keys.iter().map(rows).sum();
+    let keys = work.get_keys(StoreName::Archive, range.clone())?;
+    let purged = keys.iter().filter_map(|key| key.item(3).number()).filter_map(|rows| rows.to_u64()).sum();
     if !keys.is_empty() {
         work.changes.notice.archive = true;
         work.write(Change::DeleteRange(StoreName::Archive, range));

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::body::{Body, Value};
+use crate::changes::Pending;
 use crate::conversation::{Conversation, Held, State, System, SystemRow};
 use crate::ids::Role;
 use crate::message::{Class, Row, count, system};
@@ -11,36 +12,36 @@ use crate::work::{Outcome, Work};
 
 /// Puts rows behind those that the side has. While its queue is off they lie in place but are not in the queue: the transmission queue shows
 /// them. `ends`: the last of them is an EndDialog.
-pub(crate) async fn arrive(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, rows: Vec<Row>, ends: bool) -> Outcome<()> {
+pub(crate) fn arrive(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, rows: Vec<Row>, ends: bool) -> Outcome<()> {
     let id = conversation.id_of(role);
     let Some(service) = conversation.side(role).map(|side| side.service) else { return Ok(()) };
-    let queue = work.queue_of(service).await?;
+    let queue = work.queue_of(service)?;
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let added = count(rows.len());
     let first = side.next_expected;
     side.next_expected += added;
     if queue.enqueue_enabled {
         side.unread += added;
-        work.count(service, |counters| counters.ready += added).await?;
+        work.count(service, |counters| counters.ready += added)?;
         work.changes.notice.enqueued.insert(Rc::clone(&queue.name));
         if ends {
-            change_state(work, conversation, role, State::DisconnectedInbound).await?;
+            change_state(work, conversation, role, State::DisconnectedInbound)?;
         }
     } else {
         let held = side.held.get_or_insert(Held { from: first, ends });
         held.ends |= ends;
         work.changes.notice.transmission = true;
-        work.count(service, |counters| counters.held += added).await?;
+        work.count(service, |counters| counters.held += added)?;
     }
-    work.append(id, Class::Received, service, true, first, first, rows);
+    work.append(Pending { side: id, class: Class::Received, service, is_visible: true, first, sequence: first, rows });
     Ok(())
 }
 
 /// An Error of the far application or of the broker: read before the messages, whatever its number. The endpoint is in state ER from then on.
-pub(crate) async fn fail(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, code: i32, description: &str) -> Outcome<()> {
+pub(crate) fn fail(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, code: i32, description: &str) -> Outcome<()> {
     let sequence = conversation.side(role).map_or(0, |side| side.next_expected);
     let row = error_row(work, code, description);
-    arrive_error(work, conversation, role, row, sequence).await
+    arrive_error(work, conversation, role, row, sequence)
 }
 
 /// The row of an Error.
@@ -49,10 +50,10 @@ pub(crate) fn error_row(work: &Work<'_>, code: i32, description: &str) -> Row {
     Row { message_type: system::ERROR.into(), id: work.core.host.ids.uuid(), time: work.now, headers: Value::undefined(), body: Body::small(body) }
 }
 
-pub(crate) async fn arrive_error(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, row: Row, sequence: u64) -> Outcome<()> {
+pub(crate) fn arrive_error(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, row: Row, sequence: u64) -> Outcome<()> {
     let id = conversation.id_of(role);
     let Some(service) = conversation.side(role).map(|side| side.service) else { return Ok(()) };
-    let queue = work.queue_of(service).await?;
+    let queue = work.queue_of(service)?;
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let held = !queue.enqueue_enabled;
     let number = side.next_system;
@@ -60,19 +61,19 @@ pub(crate) async fn arrive_error(work: &mut Work<'_>, conversation: &mut Convers
     side.system.push(SystemRow { kind: System::Error, number, held });
     if held {
         work.changes.notice.transmission = true;
-        work.count(service, |counters| counters.held += 1).await?;
+        work.count(service, |counters| counters.held += 1)?;
     } else {
         side.unread += 1;
-        work.count(service, |counters| counters.ready += 1).await?;
+        work.count(service, |counters| counters.ready += 1)?;
         work.changes.notice.enqueued.insert(Rc::clone(&queue.name));
-        change_state(work, conversation, role, State::Error).await?;
+        change_state(work, conversation, role, State::Error)?;
     }
-    work.append(id, Class::System, service, true, number, sequence, [row]);
+    work.append(Pending { side: id, class: Class::System, service, is_visible: true, first: number, sequence, rows: vec![row] });
     Ok(())
 }
 
 /// The queue is on again: what waited outside comes in, in its order, and with the last of it goes the far endpoint that had ENDed.
-pub(crate) async fn release(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Outcome<()> {
+pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Outcome<()> {
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let released = side.held_count();
     let ends = side.held.take().is_some_and(|held| held.ends);
@@ -82,27 +83,27 @@ pub(crate) async fn release(work: &mut Work<'_>, conversation: &mut Conversation
     let held_turn = side.held_turn.take();
     side.turn = side.turn.or(held_turn);
     let service = side.service;
-    let queue = work.queue_of(service).await?;
+    let queue = work.queue_of(service)?;
     work.count(service, |counters| {
         counters.held = counters.held.saturating_sub(released);
         counters.ready += released;
     })
-    .await?;
+    ?;
     work.changes.notice.enqueued.insert(Rc::clone(&queue.name));
     work.changes.notice.transmission = true;
     if fails {
-        change_state(work, conversation, role, State::Error).await?;
+        change_state(work, conversation, role, State::Error)?;
     } else if ends {
-        change_state(work, conversation, role, State::DisconnectedInbound).await?;
+        change_state(work, conversation, role, State::DisconnectedInbound)?;
     }
-    finish_outbound(work, conversation, role.other()).await
+    finish_outbound(work, conversation, role.other())
 }
 
 /// An endpoint in state DO goes when nothing of it waits outside any more.
-pub(crate) async fn finish_outbound(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Outcome<()> {
+pub(crate) fn finish_outbound(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Outcome<()> {
     let Some(side) = conversation.side(role).filter(|side| side.state == State::DisconnectedOutbound) else { return Ok(()) };
     let service = side.service;
-    work.move_state(conversation, role, service, Some(State::DisconnectedOutbound), None).await?;
+    work.move_state(conversation, role, service, Some(State::DisconnectedOutbound), None)?;
     *conversation.side_mut(role) = None;
     Ok(())
 }

@@ -199,7 +199,7 @@ impl Broker {
     pub async fn select(&self, queue: &str, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
         self.check_open()?;
         filter.check()?;
-        self.core.view_rows(async |work| views::select(work, queue, filter, position, extent).await).await
+        self.core.view(&views::SCOPE, async |driver| views::select(driver, queue, filter, position, extent).await).await
     }
 
     /// How many rows [`Broker::select`] would give.
@@ -209,7 +209,7 @@ impl Broker {
     pub async fn count(&self, queue: &str, filter: &RowFilter) -> Result<u64> {
         self.check_open()?;
         filter.check()?;
-        self.core.view_rows(async |work| views::count(work, queue, filter).await).await
+        self.core.view(&views::SCOPE, async |driver| views::count_rows(driver, queue, filter).await).await
     }
 
     /// Every queue.
@@ -218,7 +218,7 @@ impl Broker {
     /// Those of the store.
     pub async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.check_open()?;
-        self.core.view_rows(async |work| views::queues(work).await).await
+        self.core.look(views::queues).await
     }
 
     /// Endpoints of conversations.
@@ -227,7 +227,7 @@ impl Broker {
     /// Those of the store.
     pub async fn conversations(&self, filter: &EndpointFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Endpoint>> {
         self.check_open()?;
-        self.core.view_rows(async |work| views::conversations(work, filter, position, extent).await).await
+        self.core.view(&views::SCOPE, async |driver| views::conversations(driver, filter, position, extent).await).await
     }
 
     /// One endpoint; `None` when it is gone.
@@ -236,7 +236,7 @@ impl Broker {
     /// Those of the store.
     pub async fn info(&self, handle: &str) -> Result<Option<Endpoint>> {
         self.check_open()?;
-        self.core.view_rows(async |work| views::info(work, handle).await).await
+        self.core.look(|work| views::info(work, handle)).await
     }
 
     /// What has been sent and is not where it should be; of one sending endpoint, or of all.
@@ -245,7 +245,7 @@ impl Broker {
     /// Those of the store.
     pub async fn transmission_queue(&self, conversation: Option<&str>) -> Result<Vec<TransmissionRow>> {
         self.check_open()?;
-        self.core.view_rows(async |work| views::transmission_queue(work, conversation).await).await
+        self.core.look(|work| views::transmission_queue(work, conversation)).await
     }
 
     /// Rows that END copied.
@@ -256,7 +256,7 @@ impl Broker {
         self.check_open()?;
         filter.check()?;
         let scope = [crate::store::StoreName::Archive];
-        self.core.view(&scope, async |work| views::select_archive(work, filter, position, extent).await).await
+        self.core.view(&scope, async |driver| views::select_archive(driver, filter, position, extent).await).await
     }
 
     /// Rolls open transactions back, lets running commits finish and stops listening. Idempotent.

@@ -1,9 +1,9 @@
 //! What was read once and can be known to be still so.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::map::Map;
 use crate::ids::SideId;
 use crate::message::Run;
 use crate::turn::Turn;
@@ -13,7 +13,7 @@ use crate::turn::Turn;
 ///
 /// A body that was handed out must not be handed out again: after a rollback the runs are forgotten and read anew.
 #[derive(Debug, Default)]
-pub(crate) struct Runs(RefCell<BTreeMap<SideId, Rc<Run>>>);
+pub(crate) struct Runs(RefCell<Map<SideId, Rc<Run>>>);
 
 /// How many are kept. A run has at most 64 KiB.
 const RUNS: usize = 16;
@@ -39,7 +39,7 @@ impl Runs {
 
 /// The first turns of each queue. The queue's record says with a number whether they are still the first.
 #[derive(Debug, Default)]
-pub(crate) struct Heads(RefCell<BTreeMap<u32, (u64, Rc<Vec<Turn>>)>>);
+pub(crate) struct Heads(RefCell<Map<u32, (u64, Rc<Vec<Turn>>)>>);
 
 impl Heads {
     /// The turns of a queue as of `version`.
@@ -59,7 +59,7 @@ impl Heads {
 
 /// Which queues a conversation's last commit wrote to: the next one will probably want them too.
 #[derive(Debug, Default)]
-pub(crate) struct Routes(RefCell<BTreeMap<u64, Vec<u32>>>);
+pub(crate) struct Routes(RefCell<Map<u64, Vec<u32>>>);
 
 /// How many are kept.
 const ROUTES: usize = 1_024;

@@ -12,11 +12,15 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 
+use crate::changes::Changes;
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
-use crate::store::{Mode, StoreName, transact};
+use crate::driver::Driver;
+use crate::notice::Notice;
+use crate::reads::Reads;
+use crate::store::{Mode, StoreName, Tx, transact};
 use crate::verbs::{Answer, Verb};
-use crate::work::{Changes, Outcome, Purpose, Stop, Work};
+use crate::work::{Outcome, Purpose, Stop};
 
 /// The most verbs, and bytes of bodies, in one storage transaction.
 const VERBS: usize = 4_096;
@@ -87,7 +91,14 @@ impl Core {
         let mut parts = vec![batch];
         while let Some(mut part) = parts.pop() {
             match self.attempt(&part).await {
-                Ok(outcomes) => part.into_iter().zip(outcomes).for_each(|(command, outcome)| drop(command.answer.send(outcome))),
+                Ok(outcomes) => {
+                    // What did not fit is first in the next storage transaction.
+                    let rest = part.split_off(outcomes.len());
+                    part.into_iter().zip(outcomes).for_each(|(command, outcome)| drop(command.answer.send(outcome)));
+                    if !rest.is_empty() {
+                        parts.push(rest);
+                    }
+                }
                 Err(error) => {
                     self.runs.clear();
                     if part.len() == 1 || error.is_storage() {
@@ -102,37 +113,12 @@ impl Core {
         }
     }
 
-    /// One storage transaction for all of them, begun again when the definitions turn out to be old.
+    /// One storage transaction for all of them, begun again when the definitions turn out to be old. Gives an outcome for as many as fit.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
         for _ in 0..RELOADS {
-            let attempt = transact(&*self.host.store, &StoreName::ALL, Mode::ReadWrite, async |tx| {
-                let mut changes = Changes::default();
-                let mut outcomes = Vec::with_capacity(batch.len());
-                let mut work = Work { core: self, tx, catalog: self.catalog(), now: self.host.clock.now(), purpose: Purpose::Commit, changes: &mut changes };
-                let guesses: Vec<_> = batch.iter().map(|command| command.verb.guess(self)).collect();
-                work.prefetch(guesses.iter().flat_map(|(conversations, _)| conversations.iter().copied()), guesses.iter().flat_map(|(_, queues)| queues.iter().copied())).await?;
-                for command in batch {
-                    if command.cancelled.as_ref().is_some_and(|cancelled| cancelled()) {
-                        outcomes.push(Err(aborted().into()));
-                        continue;
-                    }
-                    work.purpose = command.purpose;
-                    let effects = work.changes.effects;
-                    match command.verb.run(&mut work).await {
-                        Err(Stop::Stale) => return Err(Stop::Stale),
-                        // Half of it is done: it has to be undone, and with it what shares its storage transaction.
-                        Err(stop) if work.changes.effects != effects => return Err(Error::from(stop).into()),
-                        Err(Stop::Failed(error)) if error.is_storage() => return Err(error.into()),
-                        outcome => outcomes.push(outcome),
-                    }
-                }
-                work.flush().await?;
-                let catalog = Rc::clone(&work.catalog);
-                Ok((outcomes, std::mem::take(&mut changes.notice), catalog))
-            });
+            let attempt = transact(&*self.host.store, &StoreName::ALL, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
             match attempt.await {
-                Ok((outcomes, notice, catalog)) => {
-                    self.keep_catalog(catalog);
+                Ok((outcomes, notice)) => {
                     self.announce(&notice);
                     crate::sweep::after_commit(self);
                     return Ok(outcomes);
@@ -142,6 +128,37 @@ impl Core {
             }
         }
         Err(Stop::Stale.into())
+    }
+
+    async fn run_all(self: &Rc<Self>, tx: &Tx, batch: &[Command]) -> Outcome<(Vec<Outcome<Answer>>, Notice)> {
+        let (mut reads, mut changes) = (Reads::default(), Changes::default());
+        for command in batch {
+            command.verb.guess(self, &mut reads);
+        }
+        let mut driver = Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for command in batch {
+            if command.cancelled.as_ref().is_some_and(|cancelled| cancelled()) {
+                outcomes.push(Err(aborted().into()));
+                continue;
+            }
+            let effects = driver.changes.effects;
+            match driver.run(command.purpose, |work| command.verb.run(work)).await {
+                Err(Stop::Later) => break,
+                Err(Stop::Stale) => return Err(Stop::Stale),
+                // Half of it is done: it has to be undone, and with it what shares its storage transaction.
+                Err(stop) if driver.changes.effects != effects => return Err(Error::from(stop).into()),
+                Err(Stop::Failed(error)) if error.is_storage() => return Err(error.into()),
+                outcome => outcomes.push(outcome),
+            }
+        }
+        driver.run(Purpose::Commit, |work| work.flush()).await?;
+        for change in std::mem::take(&mut driver.changes.writes) {
+            tx.apply(change);
+        }
+        let catalog = driver.catalog;
+        self.keep_catalog(catalog);
+        Ok((outcomes, changes.notice))
     }
 }
 

@@ -14,9 +14,9 @@ use crate::error::Result;
 use crate::group::GroupLocks;
 use crate::ids::Ids;
 use crate::notice::Notice;
-use crate::store::{Mode, Store, StoreName, transact};
+use crate::store::{Key, Mode, Store, StoreName, Tx, transact};
 use crate::sweep::DeadEntries;
-use crate::work::{Number, claim};
+use crate::work::{Number, Numbers};
 
 /// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
 const CONVERSATIONS: u64 = 4_096;
@@ -62,6 +62,15 @@ pub(crate) struct Core {
     conversations: Cell<(u64, u64)>,
     listeners: RefCell<Vec<(u64, Listener)>>,
     counter: Cell<u64>,
+}
+
+/// Claims numbers in a storage transaction of its own.
+async fn claim(tx: &Tx, number: Number, count: u64) -> Result<u64> {
+    let key = Key::from("numbers");
+    let mut numbers = Numbers::read(tx.get(StoreName::Meta, &key).await?.as_ref())?;
+    let first = numbers.claim(number, count);
+    tx.put(StoreName::Meta, key, numbers.record());
+    Ok(first)
 }
 
 impl Core {

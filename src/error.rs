@@ -3,13 +3,18 @@
 use std::fmt;
 
 use crate::body::Value;
+use crate::store::Key;
 
 /// The result of everything that can fail here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, why, and what to do.
+// In a box: results are everywhere, and errors are rare.
 #[derive(Clone)]
-pub struct Error {
+pub struct Error(Box<Facts>);
+
+#[derive(Clone)]
+struct Facts {
     code: ErrorCode,
     message: String,
     number: Option<u16>,
@@ -128,7 +133,7 @@ codes! {
 impl Error {
     /// An error with the code's own number and no details.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), number: code.number(), details: Vec::new(), cause: None }
+        Self(Box::new(Facts { code, message: message.into(), number: code.number(), details: Vec::new(), cause: None }))
     }
 
     /// An argument that the call can't take.
@@ -137,8 +142,8 @@ impl Error {
     }
 
     /// A stored value that can't be read.
-    pub fn corrupt(store: &str, key: impl fmt::Debug, problem: &str) -> Self {
-        let key = format!("{key:?}");
+    pub fn corrupt(store: &str, key: &Key, problem: &str) -> Self {
+        let key = key.to_string();
         Self::new(
             ErrorCode::StorageCorrupt,
             format!("A record of the object store \"{store}\" can't be read ({problem}). Key: {key}. It was left as it is."),
@@ -165,53 +170,53 @@ impl Error {
     /// The same error with one more detail.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
-        self.details.push((name, value.into()));
+        self.0.details.push((name, value.into()));
         self
     }
 
     /// The same error with another number of SQL Server's.
     #[must_use]
     pub fn numbered(mut self, number: u16) -> Self {
-        self.number = Some(number);
+        self.0.number = Some(number);
         self
     }
 
     /// The same error with what caused it.
     #[must_use]
     pub fn caused_by(mut self, cause: Value) -> Self {
-        self.cause = Some(cause);
+        self.0.cause = Some(cause);
         self
     }
 
     /// What it means.
     pub fn code(&self) -> ErrorCode {
-        self.code
+        self.0.code
     }
 
     /// Whether the same call may work later.
     pub fn is_retryable(&self) -> bool {
-        self.code.is_retryable()
+        self.0.code.is_retryable()
     }
 
     /// SQL Server's number for the same condition, where there is one.
     pub fn number(&self) -> Option<u16> {
-        self.number
+        self.0.number
     }
 
     /// What it is about, by name.
     pub fn details(&self) -> &[(&'static str, Value)] {
-        &self.details
+        &self.0.details
     }
 
     /// What caused it, if anything did.
     pub fn cause(&self) -> Option<&Value> {
-        self.cause.as_ref()
+        self.0.cause.as_ref()
     }
 
     /// Whether it is the storage's fault and not the call's: all that shared the storage transaction fail with it.
     pub fn is_storage(&self) -> bool {
         matches!(
-            self.code,
+            self.0.code,
             ErrorCode::StorageUnavailable | ErrorCode::StorageLost | ErrorCode::UpgradeBlocked | ErrorCode::VersionTooNew | ErrorCode::Closed
         )
     }
@@ -219,13 +224,13 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.name(), self.message)
+        write!(f, "{}: {}", self.0.code.name(), self.0.message)
     }
 }
 

@@ -1,58 +1,79 @@
 //! From changed records to writes: runs, turns, conversations, queues.
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
-
+use crate::changes::Pending;
 use crate::conversation::Side;
 use crate::ids::{Role, SideId};
+use crate::map::Map;
 use crate::message::{self, Class, RUN_BYTES, RUN_ROWS, Row, Run};
 use crate::record::float;
 use crate::store::{Change, Key, StoreName};
 use crate::turn::{HeldTurn, OutgoingTurn, Turn};
-use crate::work::{Number, Outcome, Pending, Stop, Work};
+use crate::work::{Number, Outcome, Work};
 
 /// Order numbers are claimed in blocks of this size.
 const ORDERS: u64 = 65_536;
 
 impl Work<'_> {
-    /// Hands everything to the storage transaction. What is read afterwards sees it.
-    pub(crate) async fn flush(&mut self) -> Outcome<()> {
-        if self.is_view() {
-            return Ok(());
+    /// Turns everything that has changed into writes.
+    pub(crate) fn flush(&mut self) -> Outcome<()> {
+        self.claim_orders()?;
+        let arrivals = self.flush_rows()?;
+        let numbers: Vec<u64> = self.changes.conversations.iter().filter(|(_, cached)| cached.dirty).map(|(number, _)| *number).collect();
+        for number in numbers {
+            for role in [Role::Initiator, Role::Target] {
+                self.reconcile(SideId { conversation: number, role }, &arrivals);
+            }
+            self.remember_route(number);
+            let Some(cached) = self.changes.conversations.get(&number) else { continue };
+            let key = Key::from(float(number));
+            let write = match &cached.current {
+                Some(conversation) => Some(Change::Put(StoreName::Conversations, key, conversation.record())),
+                None => cached.stored.is_some().then(|| Change::Delete(StoreName::Conversations, key)),
+            };
+            self.changes.writes.extend(write);
         }
-        let arrivals = self.flush_rows().await?;
-        self.flush_conversations(&arrivals);
-        for change in std::mem::take(&mut self.changes.writes) {
-            match change {
-                Change::Put(store, key, value) => self.tx.put(store, key, value),
-                Change::Delete(store, key) => self.tx.delete(store, key),
-                Change::DeleteRange(store, range) => self.tx.delete_range(store, range),
+        let changed = self.changes.queues.iter().filter(|(_, cached)| cached.dirty);
+        let records = changed.filter_map(|(number, cached)| cached.current.as_ref().map(|queue| (Key::from(*number), queue.record())));
+        self.changes.writes.extend(records.map(|(key, record)| Change::Put(StoreName::Queues, key, record)));
+        Ok(())
+    }
+
+    /// Sees to it that every queue has as many order numbers left as rows were added to it.
+    fn claim_orders(&mut self) -> Outcome<()> {
+        let mut wanted: Map<u32, u64> = Map::default();
+        for index in 0..self.changes.pending.len() {
+            let pending = self.changes.pending.get(index).map(|pending| (pending.service, message::count(pending.rows.len())));
+            if let Some((service, rows)) = pending {
+                wanted.update(self.queue_of(service)?.number, |count| *count += rows);
             }
         }
-        for (number, cached) in &mut self.changes.queues {
-            if cached.dirty {
-                if let Some(queue) = &cached.current {
-                    self.tx.put(StoreName::Queues, Key::from(*number), queue.record());
-                }
-                cached.stored.clone_from(&cached.current);
-                cached.dirty = false;
+        for (number, count) in wanted.iter() {
+            let queue = self.queue(*number)?;
+            if queue.next_order + count > queue.end_of_orders {
+                // A commit of more rows than a block has takes as many blocks in one piece.
+                let size = count.div_ceil(ORDERS).max(1) * ORDERS;
+                let first = self.claim(Number::Order, size)?;
+                self.change_queue(*number, |queue| (queue.next_order, queue.end_of_orders) = (first, first + size));
             }
         }
         Ok(())
     }
 
+    /// The first of `count` order numbers of a service's queue.
+    pub(crate) fn orders(&mut self, service: u32, count: u64) -> Outcome<u64> {
+        let number = self.queue_of(service)?.number;
+        let first = self.queue(number)?.next_order;
+        self.change_queue(number, |queue| queue.next_order += count);
+        Ok(first)
+    }
+
     /// Writes the pending rows as runs. Gives the first order of what each side got, to be received or held.
-    async fn flush_rows(&mut self) -> Outcome<BTreeMap<SideId, u64>> {
-        let mut arrivals = BTreeMap::new();
+    fn flush_rows(&mut self) -> Outcome<Map<SideId, u64>> {
+        let mut arrivals = Map::default();
         for pending in std::mem::take(&mut self.changes.pending) {
-            // An END that came later takes the rows with it.
-            let is_there = self.changes.conversations.get(&pending.side.conversation).and_then(|cached| cached.current.as_ref()).is_some_and(|conversation| conversation.side(pending.side.role).is_some());
-            if !is_there {
-                continue;
-            }
-            let order = self.orders(pending.service, message::count(pending.rows.len())).await?;
-            if pending.class != Class::Sent {
-                arrivals.entry(pending.side).or_insert(order);
+            let order = self.orders(pending.service, message::count(pending.rows.len()))?;
+            if pending.class != Class::Sent && !arrivals.contains_key(&pending.side) {
+                arrivals.insert(pending.side, order);
             }
             self.put_runs(&pending, order);
         }
@@ -60,65 +81,23 @@ impl Work<'_> {
     }
 
     fn put_runs(&mut self, pending: &Pending, first_order: u64) {
-        let (mut runs, mut done, mut has_bodies) = (0, 0, false);
-        let mut rest = pending.rows.as_slice();
-        while !rest.is_empty() {
-            let (rows, remaining) = rest.split_at(run_length(rest));
-            let (run, bodies) = Run::of(pending.side, pending.class, pending.is_visible.then_some(pending.service), first_order + done, pending.first + done, pending.sequence + done, rows);
+        let (mut runs, mut has_bodies) = (0, false);
+        for (run, bodies) in pending.runs(first_order) {
             for (number, value) in bodies {
                 has_bodies = true;
-                self.tx.put(StoreName::Bodies, message::key(pending.side, pending.class, number), value);
+                self.changes.writes.push(Change::Put(StoreName::Bodies, message::key(pending.side, pending.class, number), value));
             }
-            self.tx.put(StoreName::Messages, run.key(), run.record());
+            self.changes.writes.push(Change::Put(StoreName::Messages, run.key(), run.record()));
             runs += 1;
-            done += message::count(rows.len());
-            rest = remaining;
         }
-        let cached = self.changes.conversations.get_mut(&pending.side.conversation);
-        if let Some(cached) = cached {
-            let side = cached.current.as_mut().and_then(|conversation| conversation.side_mut(pending.side.role).as_mut());
-            if let Some(side) = side {
-                side.runs += runs;
-                side.has_bodies |= has_bodies;
-                if side.first_order == 0 {
-                    side.first_order = first_order;
-                }
-                side.last_order = first_order + done.saturating_sub(1);
+        let cached = self.changes.conversations.get_mut(&pending.side.conversation).and_then(|cached| cached.current.as_mut());
+        if let Some(side) = cached.and_then(|conversation| conversation.side_mut(pending.side.role).as_mut()) {
+            side.runs += runs;
+            side.has_bodies |= has_bodies;
+            if side.first_order == 0 {
+                side.first_order = first_order;
             }
-        }
-    }
-
-    /// The first of `count` order numbers of a service's queue.
-    async fn orders(&mut self, service: u32, count: u64) -> Outcome<u64> {
-        let number = self.queue_of(service).await?.number;
-        let queue = self.queue(number).await?;
-        if queue.next_order + count > queue.end_of_orders {
-            // A commit of more rows than a block has takes as many blocks in one piece.
-            let size = count.max(1).div_ceil(ORDERS) * ORDERS;
-            let first = self.claim(Number::Order, size).await?;
-            self.change_queue(number, |queue| (queue.next_order, queue.end_of_orders) = (first, first + size));
-        }
-        let first = self.queue(number).await?.next_order;
-        self.change_queue(number, |queue| queue.next_order += count);
-        Ok(first)
-    }
-
-    fn flush_conversations(&mut self, arrivals: &BTreeMap<SideId, u64>) {
-        let numbers: Vec<u64> = self.changes.conversations.iter().filter(|(_, cached)| cached.dirty).map(|(number, _)| *number).collect();
-        for number in numbers {
-            for role in [Role::Initiator, Role::Target] {
-                self.reconcile(SideId { conversation: number, role }, arrivals);
-            }
-            self.remember_route(number);
-            let Some(cached) = self.changes.conversations.get_mut(&number) else { continue };
-            let key = Key::from(float(number));
-            match &cached.current {
-                Some(conversation) => self.tx.put(StoreName::Conversations, key, conversation.record()),
-                None if cached.stored.is_some() => self.tx.delete(StoreName::Conversations, key),
-                None => {}
-            }
-            cached.stored.clone_from(&cached.current);
-            cached.dirty = false;
+            side.last_order = first_order + message::count(pending.rows.len()).saturating_sub(1);
         }
     }
 
@@ -135,49 +114,61 @@ impl Work<'_> {
 
     /// Makes the turns of a side what its record says: there is one to receive exactly while something is unread, one to come in exactly
     /// while something is held, one to transmit exactly while something is outgoing.
-    fn reconcile(&mut self, id: SideId, arrivals: &BTreeMap<SideId, u64>) {
+    fn reconcile(&mut self, id: SideId, arrivals: &Map<SideId, u64>) {
         let Some(cached) = self.changes.conversations.get_mut(&id.conversation) else { return };
-        let before = cached.stored.as_ref().and_then(|conversation| conversation.side(id.role)).cloned();
-        let mut after = cached.current.as_mut().and_then(|conversation| conversation.side_mut(id.role).as_mut());
-        if let Some(side) = after.as_deref_mut() {
+        if let Some(side) = cached.current.as_mut().and_then(|conversation| conversation.side_mut(id.role).as_mut()) {
             let arrived = arrivals.get(&id).copied().unwrap_or(side.first_order);
             side.turn = (side.unread > 0).then(|| side.turn.unwrap_or(arrived));
             side.held_turn = (side.held_count() > 0).then(|| side.held_turn.unwrap_or(arrived));
         }
-        let after = after.cloned();
-
-        let catalog = Rc::clone(&self.catalog);
-        let queue = |side: &Side| catalog.queue_of(side.service).map_or(0, |queue| queue.number);
-        let own_group = cached.current.as_ref().or(cached.stored.as_ref()).map(|conversation| conversation.own_group(id.role)).unwrap_or_else(|| "".into());
-        let group = |side: &Side| side.group.clone().unwrap_or_else(|| Rc::clone(&own_group));
-        let turn = |side: &Side| side.turn.map(|order| Turn { queue: queue(side), priority: side.priority, order, side: id, service: side.service, group: group(side), is_shared: side.group.is_some() });
+        let (before, after) = (cached.stored.as_ref().and_then(|stored| stored.side(id.role)), cached.current.as_ref().and_then(|current| current.side(id.role)));
+        let own_group = || cached.current.as_ref().or(cached.stored.as_ref()).map_or_else(|| "".into(), |conversation| conversation.own_group(id.role));
+        let queue = |side: &Side| self.catalog.queue_of(side.service).map_or(0, |queue| queue.number);
+        let turn = |side: &Side| {
+            let group = || side.group.clone().unwrap_or_else(own_group);
+            side.turn.map(|order| Turn { queue: queue(side), priority: side.priority, order, side: id, service: side.service, group: group(), is_shared: side.group.is_some() })
+        };
         let held = |side: &Side| side.held_turn.map(|order| HeldTurn { queue: queue(side), order, side: id });
         let outgoing = |side: &Side| side.outgoing.as_ref().and_then(|outgoing| outgoing.turn).map(|time| OutgoingTurn { priority: side.priority, time, side: id });
 
-        let (old, new) = (before.as_ref().and_then(turn), after.as_ref().and_then(turn));
-        if old != new {
-            if let Some(old) = &old {
-                self.tx.delete(StoreName::Turns, old.key());
-                old.twin_key().into_iter().for_each(|key| self.tx.delete(StoreName::Turns, key));
+        let turns = (before.and_then(turn), after.and_then(turn));
+        let mut writes = Vec::new();
+        if turns.0 != turns.1 {
+            let old = turns.0.iter().flat_map(|turn| [Some(turn.key()), turn.twin_key()]).flatten();
+            writes.extend(old.map(|key| Change::Delete(StoreName::Turns, key)));
+            let new = turns.1.iter().flat_map(|turn| [Some((turn.key(), turn.record())), turn.twin_key().map(|key| (key, turn.record()))]).flatten();
+            writes.extend(new.map(|(key, record)| Change::Put(StoreName::Turns, key, record)));
+        }
+        let others = |side: &Side| [held(side).map(|turn| (turn.key(), turn.record())), outgoing(side).map(|turn| (turn.key(), turn.record()))];
+        let (old, new) = (before.map(others).unwrap_or_default(), after.map(others).unwrap_or_default());
+        for (old, new) in old.into_iter().zip(new) {
+            if old.as_ref().map(|(key, _)| key) != new.as_ref().map(|(key, _)| key) {
+                writes.extend(old.map(|(key, _)| Change::Delete(StoreName::Turns, key)));
+                writes.extend(new.map(|(key, record)| Change::Put(StoreName::Turns, key, record)));
             }
-            if let Some(new) = &new {
-                self.tx.put(StoreName::Turns, new.key(), new.record());
-                new.twin_key().into_iter().for_each(|key| self.tx.put(StoreName::Turns, key, new.record()));
-            }
-            for turn in [&old, &new].into_iter().flatten() {
+        }
+        self.changes.writes.extend(writes);
+        if turns.0 != turns.1 {
+            for turn in [turns.0, turns.1].into_iter().flatten() {
                 self.change_queue(turn.queue, |queue| queue.turns += 1);
             }
         }
-        let (old, new) = (before.as_ref().and_then(held), after.as_ref().and_then(held));
-        if old != new {
-            old.into_iter().for_each(|old| self.tx.delete(StoreName::Turns, old.key()));
-            new.into_iter().for_each(|new| self.tx.put(StoreName::Turns, new.key(), new.record()));
+    }
+}
+
+impl Pending {
+    /// The rows as runs, whose orders begin with `first_order`, and the bodies that get records of their own.
+    pub(crate) fn runs(&self, first_order: u64) -> Vec<(Run, Vec<message::LargeBody>)> {
+        let mut runs = Vec::new();
+        let mut done = 0;
+        let mut rest = self.rows.as_slice();
+        while !rest.is_empty() {
+            let (rows, remaining) = rest.split_at(run_length(rest));
+            runs.push(Run::of(self.side, self.class, self.is_visible.then_some(self.service), first_order + done, self.first + done, self.sequence + done, rows));
+            done += message::count(rows.len());
+            rest = remaining;
         }
-        let (old, new) = (before.as_ref().and_then(outgoing), after.as_ref().and_then(outgoing));
-        if old != new {
-            old.into_iter().for_each(|old| self.tx.delete(StoreName::Turns, old.key()));
-            new.into_iter().for_each(|new| self.tx.put(StoreName::Turns, new.key(), new.record()));
-        }
+        runs
     }
 }
 
@@ -189,19 +180,4 @@ fn run_length(rows: &[Row]) -> usize {
         size <= RUN_BYTES
     };
     rows.iter().take(RUN_ROWS).take_while(fits).count().max(1)
-}
-
-impl From<Stop> for crate::error::Error {
-    /// For callers that neither wait nor begin again.
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Failed(error) => error,
-            Stop::Stale => Self::new(crate::error::ErrorCode::Conflict, "The definitions changed meanwhile. Try again."),
-            Stop::Held(group) => Self::new(
-                crate::error::ErrorCode::GroupLocked,
-                format!("Another reader holds the conversation group {group}. Try again, or raise `lockTimeout` in openBroker."),
-            )
-            .with("group", &*group),
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! Conversation groups: the lock unit. A transaction that received from a group, or changed one of its conversations, holds it to its end.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
+
+use crate::map::Map;
 
 use futures_channel::oneshot;
 
@@ -11,14 +12,18 @@ use futures_channel::oneshot;
 /// Other contexts are kept out by the fence: a commit checks that nobody else has received meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct GroupLocks {
-    holders: RefCell<BTreeMap<Rc<str>, u64>>,
+    holders: RefCell<Map<Rc<str>, u64>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
 }
 
 impl GroupLocks {
     /// Takes the group for `holder`; false when another holds it.
     pub(crate) fn try_lock(&self, group: &Rc<str>, holder: u64) -> bool {
-        *self.holders.borrow_mut().entry(Rc::clone(group)).or_insert(holder) == holder
+        let mut holders = self.holders.borrow_mut();
+        match holders.get(&**group) {
+            Some(other) => *other == holder,
+            None => holders.insert(Rc::clone(group), holder).is_none(),
+        }
     }
 
     /// Whether nobody but `holder` holds the group.

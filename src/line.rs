@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::reading::{first_order, readable};
-use crate::store::{Bound, Direction, StoreName};
+use crate::error::Result;
+use crate::store::{Bound, StoreName};
 use crate::turn::Turn;
 use crate::work::{Outcome, Work};
 
@@ -27,28 +28,28 @@ impl Line {
     }
 
     /// The first whose group can be had and which has something to receive. A transaction holds the group from here on.
-    pub(crate) async fn first(&mut self, work: &mut Work<'_>) -> Outcome<Option<Turn>> {
+    pub(crate) fn first(&mut self, work: &mut Work<'_>) -> Outcome<Option<Turn>> {
         loop {
-            if self.turns.is_empty() && !self.read_page(work).await? {
+            if self.turns.is_empty() && !self.read_page(work)? {
                 return Ok(None);
             }
             let Some(turn) = self.turns.pop_front() else { return Ok(None) };
             if !work.is_free(&turn.group) {
                 continue;
             }
-            let Some(conversation) = work.stored(turn.side.conversation).await? else { continue };
+            let Some(conversation) = work.stored(turn.side.conversation)? else { continue };
             if readable(work, &conversation, turn.side).is_none() {
                 continue;
             }
             if self.turns.is_empty() {
-                self.read_page(work).await?;
+                self.read_page(work)?;
             }
             // The order in a key is a lower bound. It matters only if another of the same priority may have waited longer.
             let rival = self.turns.front().filter(|rival| rival.priority == turn.priority).map(|rival| rival.order);
             if let Some(rival) = rival {
-                let order = first_order(work, &conversation, turn.side).await?;
+                let order = first_order(work, &conversation, turn.side)?;
                 if order > rival {
-                    self.step_back(work, turn, order).await?;
+                    self.step_back(work, turn, order)?;
                     continue;
                 }
             }
@@ -59,13 +60,13 @@ impl Line {
     }
 
     /// Puts a turn where it belongs, here and in the store.
-    async fn step_back(&mut self, work: &mut Work<'_>, turn: Turn, order: u64) -> Outcome<()> {
+    fn step_back(&mut self, work: &mut Work<'_>, turn: Turn, order: u64) -> Outcome<()> {
         if !work.is_view() {
-            if let Some(mut conversation) = work.conversation(turn.side.conversation).await? {
+            if let Some(mut conversation) = work.conversation(turn.side.conversation)? {
                 if let Some(side) = conversation.side_mut(turn.side.role) {
                     side.turn = Some(order);
                 }
-                work.count(turn.service, |_| {}).await?;
+                work.count(turn.service, |_| {})?;
                 work.save(conversation);
             }
         }
@@ -77,11 +78,11 @@ impl Line {
     }
 
     /// Reads the next turns; false when there are none. The first page is remembered as long as the queue's record says that it is current.
-    async fn read_page(&mut self, work: &mut Work<'_>) -> Outcome<bool> {
+    fn read_page(&mut self, work: &mut Work<'_>) -> Outcome<bool> {
         if self.is_complete {
             return Ok(false);
         }
-        let version = work.queue(self.queue).await?.turns;
+        let version = work.queue(self.queue)?.turns;
         let known = if self.last.is_none() && !work.is_view() { work.core.heads.get(self.queue, version) } else { None };
         let page = match known {
             Some(page) => page,
@@ -90,9 +91,8 @@ impl Line {
                 if let Some(last) = &self.last {
                     range.lower = Bound::Excluding(last.key());
                 }
-                let records = work.tx.get_range(StoreName::Turns, &range, Some(PAGE), Direction::Forward).await?;
-                let read = |record| Turn::read(record).map_err(|problem| problem.at(StoreName::Turns, self.queue));
-                let page = Rc::new(records.iter().map(read).collect::<Result<Vec<Turn>, _>>()?);
+                let records = work.get_range(StoreName::Turns, range, Some(PAGE))?;
+                let page = Rc::new(records.iter().map(Turn::from_record).collect::<Result<Vec<Turn>>>()?);
                 if self.last.is_none() && !work.is_view() {
                     work.core.heads.put(self.queue, version, Rc::clone(&page));
                 }

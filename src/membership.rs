@@ -9,7 +9,7 @@ use crate::conversation::Conversation;
 use crate::error::Result;
 use crate::ids::{Decoded, Role, SideId};
 use crate::record::{Fields, Read, Unreadable, float};
-use crate::store::{Change, Direction, Key, Range, StoreName};
+use crate::store::{Change, Key, Range, StoreName};
 use crate::work::{Outcome, Work};
 
 pub(crate) fn member_key(group: &str, side: SideId) -> Key {
@@ -27,17 +27,15 @@ pub(crate) fn join(work: &mut Work<'_>, group: &str, side: SideId) {
 }
 
 /// A side ends: it leaves its group, and the last to leave takes what the group knows with it.
-pub(crate) async fn leave(work: &mut Work<'_>, conversation: &Conversation, role: Role) -> Outcome<()> {
+pub(crate) fn leave(work: &mut Work<'_>, conversation: &Conversation, role: Role) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Ok(()) };
     let id = conversation.id_of(role);
     match &side.group {
         None if side.has_group_state => forget_state(work, &conversation.own_group(role)),
         None => {}
         Some(group) => {
+            let others = some_members(work, group)?;
             work.write(Change::Delete(StoreName::Members, member_key(group, id)));
-            // One more than can have left in this unit of work tells whether anybody stays.
-            let limit = u32::try_from(work.changes.conversations.len() * 2 + 1).unwrap_or(u32::MAX);
-            let others = some_members(work, group, Some(limit)).await?;
             if others.iter().all(|other| *other == id) {
                 forget_state(work, group);
             }
@@ -52,18 +50,23 @@ fn forget_state(work: &mut Work<'_>, group: &str) {
 }
 
 /// The sides that were put into a group.
-pub(crate) async fn members(work: &mut Work<'_>, group: &str) -> Outcome<Vec<SideId>> {
-    some_members(work, group, None).await
+pub(crate) fn members(work: &mut Work<'_>, group: &str) -> Outcome<Vec<SideId>> {
+    read_members(work, group, None)
 }
 
-/// As many of them as asked for, about: those that this unit of work knows are among them.
-async fn some_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> Outcome<Vec<SideId>> {
+/// Some of them; none only if there is none. One more than can have left in this unit of work tells.
+fn some_members(work: &mut Work<'_>, group: &str) -> Outcome<Vec<SideId>> {
+    let known = (work.changes.conversations.len() * 2 + 2).next_power_of_two();
+    read_members(work, group, u32::try_from(known).ok())
+}
+
+fn read_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> Outcome<Vec<SideId>> {
     let range = Range::prefix(vec!["g".into(), group.into()]);
-    let records = work.tx.get_range(StoreName::Members, &range, limit, Direction::Forward).await?;
+    let records = work.get_range(StoreName::Members, range, limit)?;
     let side = |record: &Value| Fields::open(record)?.number().map(SideId::from_number);
-    let mut sides: Vec<_> = records.iter().map(side).collect::<Read<_>>().map_err(|problem| problem.at(StoreName::Members, group))?;
+    let mut sides: Vec<_> = records.iter().map(side).collect::<Read<_>>().map_err(|problem| problem.at(StoreName::Members, &group.into()))?;
     // Those that joined or left in this unit of work: the store does not know them yet.
-    for (number, cached) in &work.changes.conversations {
+    for (number, cached) in work.changes.conversations.iter() {
         for role in [Role::Initiator, Role::Target] {
             let side = SideId { conversation: *number, role };
             sides.retain(|other| *other != side);
@@ -73,22 +76,21 @@ async fn some_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> O
             }
         }
     }
-    sides.sort_unstable();
     Ok(sides)
 }
 
 /// Some conversation of a group: the one whose own group it is, or one that was put into it.
-pub(crate) async fn any_member(work: &mut Work<'_>, group: &str) -> Outcome<Option<(Conversation, Role)>> {
+pub(crate) fn any_member(work: &mut Work<'_>, group: &str) -> Outcome<Option<(Box<Conversation>, Role)>> {
     if let Some(decoded) = Decoded::parse(group).filter(|decoded| decoded.is_group) {
         let role = decoded.side.role;
-        let conversation = work.conversation(decoded.side.conversation).await?;
-        let is_alone = |conversation: &Conversation| conversation.bits == decoded.bits && conversation.side(role).is_some_and(|side| side.group.is_none());
+        let conversation = work.conversation(decoded.side.conversation)?;
+        let is_alone = |conversation: &Box<Conversation>| conversation.bits == decoded.bits && conversation.side(role).is_some_and(|side| side.group.is_none());
         if let Some(conversation) = conversation.filter(is_alone) {
             return Ok(Some((conversation, role)));
         }
     }
-    for side in members(work, group).await? {
-        if let Some(conversation) = work.conversation(side.conversation).await? {
+    for side in some_members(work, group)? {
+        if let Some(conversation) = work.conversation(side.conversation)? {
             if conversation.side(side.role).is_some() {
                 return Ok(Some((conversation, side.role)));
             }
@@ -98,17 +100,17 @@ pub(crate) async fn any_member(work: &mut Work<'_>, group: &str) -> Outcome<Opti
 }
 
 /// What a group knows.
-pub(crate) async fn state(work: &mut Work<'_>, group: &Rc<str>) -> Outcome<Option<Body>> {
+pub(crate) fn state(work: &mut Work<'_>, group: &Rc<str>) -> Outcome<Option<Body>> {
     if let Some(state) = work.changes.group_states.get(group) {
         // A copy: what was handed out or in is not shared with the caller.
         return Ok(state.as_ref().map(copy).transpose()?);
     }
-    let Some(record) = work.tx.get(StoreName::Members, &state_key(group)).await? else { return Ok(None) };
+    let Some(record) = work.get(StoreName::Members, state_key(group))? else { return Ok(None) };
     let read = |record: &Value| {
         let mut fields = Fields::open(record)?;
         Ok(Body { value: fields.any(), packing: fields.small()?, size: fields.float()? })
     };
-    Ok(Some(read(&record).map_err(|problem: Unreadable| problem.at(StoreName::Members, group))?))
+    Ok(Some(read(&record).map_err(|problem: Unreadable| problem.at(StoreName::Members, &state_key(group)))?))
 }
 
 fn copy(body: &Body) -> Result<Body> {

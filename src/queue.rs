@@ -1,10 +1,11 @@
 //! The queue record: counters that the commits keep, so that nobody ever counts rows.
 
-use std::collections::BTreeMap;
-
 use crate::body::Value;
 use crate::conversation::State;
+use crate::error::Result;
+use crate::map::Map;
 use crate::record::{self, Fields, Read, Unreadable};
+use crate::store::{Key, StoreName};
 
 /// What a service has in its queue.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,17 +40,17 @@ pub(crate) struct Queue {
     pub(crate) end_of_orders: u64,
     /// Rises with every change to who has something to receive.
     pub(crate) turns: u64,
-    pub(crate) services: BTreeMap<u32, Counters>,
+    pub(crate) services: Map<u32, Counters>,
 }
 
 impl Queue {
     pub(crate) fn new(number: u32, stamp: u64) -> Self {
-        Self { number, stamp, rollbacks: 0, next_order: 0, end_of_orders: 0, turns: 0, services: BTreeMap::new() }
+        Self { number, stamp, rollbacks: 0, next_order: 0, end_of_orders: 0, turns: 0, services: Map::default() }
     }
 
-    /// The counters of one service.
-    pub(crate) fn of(&mut self, service: u32) -> &mut Counters {
-        self.services.entry(service).or_default()
+    /// Changes the counters of one service.
+    pub(crate) fn count(&mut self, service: u32, change: impl FnOnce(&mut Counters)) {
+        self.services.update(service, change);
     }
 
     /// A sum over the queue's services.
@@ -57,7 +58,12 @@ impl Queue {
         self.services.values().map(counter).sum()
     }
 
-    pub(crate) fn read(record: &Value) -> Read<Self> {
+    /// Reads the record with this key.
+    pub(crate) fn from_record(number: u32, value: &Value) -> Result<Self> {
+        Self::read(value).map_err(|problem| problem.at(StoreName::Queues, &Key::from(number)))
+    }
+
+    fn read(record: &Value) -> Read<Self> {
         let mut fields = Fields::open(record)?;
         Ok(Self {
             number: fields.small()?,

@@ -10,14 +10,14 @@ use crate::error::{Error, Result};
 use crate::ids::SideId;
 use crate::message::{self, Class, Run, Status, count};
 use crate::rows::{Owner, Rows};
-use crate::store::{Direction, StoreName, Tx};
+use crate::store::{Key, StoreName, Tx};
 use crate::verbs::{Take, TakenRun};
-use crate::work::{Outcome, Work};
+use crate::work::{Outcome, Stop, Work};
 
 /// The most bytes of bodies that RECEIVE gives; one larger row comes alone.
 const BYTES: f64 = 67_108_864.0;
 /// The most runs that are read at once.
-const RUNS: u64 = 128;
+const RUNS: u64 = 2_048;
 /// Above every sequence number.
 const END: u64 = 1 << 53;
 
@@ -73,33 +73,29 @@ pub(crate) fn readable(work: &Work<'_>, conversation: &Conversation, id: SideId)
 }
 
 /// The order of the oldest unread row.
-pub(crate) async fn first_order(work: &mut Work<'_>, conversation: &Conversation, id: SideId) -> Outcome<u64> {
+pub(crate) fn first_order(work: &mut Work<'_>, conversation: &Conversation, id: SideId) -> Outcome<u64> {
     let Some(readable) = readable(work, conversation, id) else { return Ok(END) };
     let mut first = END;
     if readable.from < readable.to {
         let run = match work.core.runs.get(id, readable.from) {
             Some(run) => run,
-            None => {
-                let run = read_runs(work.tx, id, readable.from, 1).await?.pop_front().ok_or_else(|| missing(id, readable.from))?;
-                work.core.runs.put(Rc::clone(&run));
-                run
-            }
+            None => read_runs(work, id, readable.from, 1)?.pop_front().ok_or_else(|| missing(id, readable.from))?,
         };
         first = run.first_order + readable.from.saturating_sub(run.first());
     }
     for (_, number) in readable.system {
-        first = first.min(read_system(work.tx, id, number).await?.first_order);
+        first = first.min(read_system(work, id, number)?.first_order);
     }
     Ok(first)
 }
 
 /// Reads what can be received of a side, as far as the allowance goes. Nothing changes by it.
-pub(crate) async fn read_rows(work: &mut Work<'_>, conversation: &Conversation, id: SideId, owner: &Owner, allowance: &mut Allowance, rows: &mut Vec<Rows>) -> Outcome<Option<Take>> {
+pub(crate) fn read_rows(work: &mut Work<'_>, conversation: &Conversation, id: SideId, owner: &Owner, allowance: &mut Allowance, rows: &mut Vec<Rows>) -> Outcome<Option<Take>> {
     let Some(readable) = readable(work, conversation, id) else { return Ok(None) };
     let (fence, runs, unread) = conversation.side(id.role).map_or((0, 0, 0), |side| (side.fence, side.runs, side.unread_in_sequence()));
     let mut take = Take { side: id, fence, from: readable.from, to: readable.from, system: Vec::new(), runs: Vec::new() };
     for (kind, number) in readable.system {
-        let run = read_system(work.tx, id, number).await?;
+        let run = read_system(work, id, number)?;
         if !allowance.take(run.size) {
             return Ok(Some(take).filter(|take| take.count() > 0));
         }
@@ -114,7 +110,7 @@ pub(crate) async fn read_rows(work: &mut Work<'_>, conversation: &Conversation, 
             None => {
                 let rows_in_run = (unread / runs.max(1)).max(1);
                 let wanted = allowance.rows.min(readable.to - take.to).div_ceil(rows_in_run);
-                ahead = read_runs(work.tx, id, take.to, wanted.clamp(1, RUNS)).await?;
+                ahead = read_runs(work, id, take.to, wanted.clamp(1, RUNS))?;
                 ahead.pop_front().ok_or_else(|| missing(id, take.to))?
             }
         };
@@ -131,7 +127,8 @@ pub(crate) async fn read_rows(work: &mut Work<'_>, conversation: &Conversation, 
             work.core.runs.put(run);
             break;
         }
-        rows.push(with_large_bodies(work.tx, &run, from, to, Rows::of(&work.catalog, owner, &run, from, to, Status::RetainedReceived)).await?);
+        let part = Rows::of(&work.catalog, owner, &run, from, to, Status::RetainedReceived);
+        rows.push(put_large_bodies(work, &run, from, to, part)?);
         take.to = first + count(to);
         take.runs.push(TakenRun { first, last: run.last, first_order: run.first_order, last_order: run.last_order() });
         if to < run.count {
@@ -142,20 +139,45 @@ pub(crate) async fn read_rows(work: &mut Work<'_>, conversation: &Conversation, 
 }
 
 /// Puts the large bodies of rows `from` to `to` of a run into their places.
+fn put_large_bodies(work: &mut Work<'_>, run: &Run, from: usize, to: usize, mut rows: Rows) -> Outcome<Rows> {
+    let mut is_missing = false;
+    for index in run.large_between(from, to) {
+        let key = run.body_key(index);
+        match work.get(StoreName::Bodies, key.clone()) {
+            Ok(Some(body)) => rows = rows.with_body(index - from, body),
+            Ok(None) => return Err(no_body(&key).into()),
+            // Those that are missing are read together.
+            Err(Stop::Missing) => is_missing = true,
+            Err(stop) => return Err(stop),
+        }
+    }
+    if is_missing { Err(Stop::Missing) } else { Ok(rows) }
+}
+
+/// The same for views, which read as they go.
 pub(crate) async fn with_large_bodies(tx: &Tx, run: &Run, from: usize, to: usize, mut rows: Rows) -> Result<Rows> {
-    let large = run.large.iter().map(|(index, _)| *index).filter(|index| (from..to).contains(index));
-    let read = |index: usize| async move {
-        let key = message::key(run.side, run.class, run.first() + count(index));
-        let body = tx.get(StoreName::Bodies, &key).await?;
-        body.map(|body| (index - from, body)).ok_or_else(|| Error::corrupt(StoreName::Bodies.name(), &key, "the body of a message is missing"))
-    };
-    for (index, body) in futures_util::future::try_join_all(large.map(read)).await? {
-        rows = rows.with_body(index, body);
+    for index in run.large_between(from, to) {
+        let key = run.body_key(index);
+        let body = tx.get(StoreName::Bodies, &key).await?.ok_or_else(|| no_body(&key))?;
+        rows = rows.with_body(index - from, body);
     }
     Ok(rows)
 }
 
+fn no_body(key: &Key) -> Error {
+    Error::corrupt(StoreName::Bodies.name(), key, "the body of a message is missing")
+}
+
 impl Run {
+    /// Which of the rows `from` to `to` have bodies with records of their own.
+    pub(crate) fn large_between(&self, from: usize, to: usize) -> impl Iterator<Item = usize> {
+        self.large.iter().map(|(index, _)| *index).filter(move |index| (from..to).contains(index))
+    }
+
+    fn body_key(&self, index: usize) -> Key {
+        message::key(self.side, self.class, self.first() + count(index))
+    }
+
     /// The size of one row's body: its own if it is large, else the average.
     pub(crate) fn size_of(&self, index: usize) -> f64 {
         let large: f64 = self.large.iter().map(|(_, size)| size).sum();
@@ -165,19 +187,18 @@ impl Run {
 }
 
 /// Runs of received rows, from the one that holds number `from`.
-async fn read_runs(tx: &Tx, id: SideId, from: u64, limit: u64) -> Result<VecDeque<Rc<Run>>> {
+fn read_runs(work: &mut Work<'_>, id: SideId, from: u64, limit: u64) -> Outcome<VecDeque<Rc<Run>>> {
     let range = message::keys_between(id, Class::Received, from, END);
-    let records = tx.get_range(StoreName::Messages, &range, limit.to_u32(), Direction::Forward).await?;
-    records.iter().map(|record| Run::read(record).map(Rc::new).map_err(|problem| problem.at(StoreName::Messages, (id.number(), Class::Received, from)))).collect()
+    let records = work.get_range(StoreName::Messages, range, limit.to_u32())?;
+    records.iter().map(|record| Ok(Rc::new(Run::from_record(record)?))).collect()
 }
 
-async fn read_system(tx: &Tx, id: SideId, number: u64) -> Result<Run> {
+fn read_system(work: &mut Work<'_>, id: SideId, number: u64) -> Outcome<Run> {
     let key = message::key(id, Class::System, number);
-    let record = tx.get(StoreName::Messages, &key).await?;
-    let record = record.ok_or_else(|| Error::corrupt(StoreName::Messages.name(), &key, "a message is missing"))?;
-    Run::read(&record).map_err(|problem| problem.at(StoreName::Messages, &key))
+    let record = work.get(StoreName::Messages, key.clone())?.ok_or_else(|| Error::corrupt(StoreName::Messages.name(), &key, "a message is missing"))?;
+    Ok(Run::from_record(&record)?)
 }
 
 fn missing(id: SideId, number: u64) -> Error {
-    Error::corrupt(StoreName::Messages.name(), message::key(id, Class::Received, number), "a message is missing")
+    Error::corrupt(StoreName::Messages.name(), &message::key(id, Class::Received, number), "a message is missing")
 }

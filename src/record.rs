@@ -6,7 +6,7 @@ use num_traits::ToPrimitive;
 
 use crate::body::Value;
 use crate::error::{Error, ErrorCode};
-use crate::store::StoreName;
+use crate::store::{Key, StoreName};
 
 /// A number as a value or key part. Our numbers stay below 2^53.
 pub(crate) fn float(number: u64) -> f64 {
@@ -34,7 +34,7 @@ pub(crate) enum Unreadable {
 
 impl Unreadable {
     /// The error, naming the store and the key.
-    pub(crate) fn at(self, store: StoreName, key: impl std::fmt::Debug) -> Error {
+    pub(crate) fn at(self, store: StoreName, key: &Key) -> Error {
         match self {
             Self::Field(problem) => Error::corrupt(store.name(), key, problem),
             Self::Format(format) => Error::new(

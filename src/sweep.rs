@@ -1,11 +1,11 @@
 //! Sweeping: what can be deleted later is deleted in slices, so that END takes the same time at any size.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_util::FutureExt;
 
+use crate::map::Map;
 use crate::body::Value;
 use crate::conversation::Side;
 use crate::core::Core;
@@ -29,7 +29,7 @@ const DEAD: u64 = 64;
 /// all of them every time.
 #[derive(Debug, Default)]
 pub(crate) struct DeadEntries {
-    spans: std::cell::RefCell<BTreeMap<u32, (u64, u64)>>,
+    spans: std::cell::RefCell<Map<u32, (u64, u64)>>,
     count: Cell<u64>,
     sweeping: Cell<bool>,
 }
@@ -52,7 +52,9 @@ pub(crate) fn note(work: &Work<'_>, service: u32, first_order: u64, last_order: 
     }
     let dead = &work.core.dead;
     dead.count.set(dead.count.get().saturating_add(runs));
-    dead.spans.borrow_mut().entry(service).and_modify(|(first, last)| (*first, *last) = ((*first).min(first_order), (*last).max(last_order))).or_insert((first_order, last_order));
+    let mut spans = dead.spans.borrow_mut();
+    let (first, last) = spans.get(&service).copied().unwrap_or((first_order, last_order));
+    spans.insert(service, (first.min(first_order), last.max(last_order)));
 }
 
 /// After a commit: sweeps when there is enough to sweep.
@@ -87,8 +89,8 @@ async fn sweep(core: &Core) -> Result<()> {
         return Ok(());
     }
     transact(&*core.host.store, &[StoreName::Messages], Mode::ReadWrite, async |tx| {
-        for (service, (first, last)) in spans {
-            walk(tx, service, first, last).await?;
+        for (service, (first, last)) in spans.iter() {
+            walk(tx, *service, *first, *last).await?;
         }
         Ok(())
     })
@@ -103,7 +105,7 @@ async fn sweep_slice(tx: &Tx) -> Result<bool> {
         let mut fields = Fields::open(record)?;
         Ok((SideId::from_number(fields.number()?), fields.small()?, fields.number()?, fields.number()?))
     };
-    let (side, service, first, last) = read(&record).map_err(|problem| problem.at(StoreName::Meta, "sweep"))?;
+    let (side, service, first, last) = read(&record).map_err(|problem| problem.at(StoreName::Meta, &"sweep".into()))?;
     let keys = tx.get_keys(StoreName::Messages, &message::keys_of(side), Some(SLICE)).await?;
     match (keys.first(), keys.last()) {
         (Some(from), Some(to)) => {

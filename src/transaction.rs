@@ -11,13 +11,17 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use crate::body::Body;
+use crate::changes::Changes;
 use crate::broker::{begun, unexpected, wait_for_group};
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
 use crate::rows::Rows;
-use crate::store::{Mode, StoreName, transact};
+use crate::driver::Driver;
+use crate::reads::Reads;
+use crate::store::{Mode, transact};
 use crate::verbs::{Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb};
-use crate::work::{Changes, Outcome, Purpose, Stop, Work};
+use crate::views::SCOPE as VIEWED;
+use crate::work::{Outcome, Purpose, Stop};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -205,9 +209,11 @@ impl Transaction {
 
     async fn attempt(&self, verb: &Rc<Verb>, changes: &mut Changes) -> Outcome<Answer> {
         loop {
-            let attempt = transact(&*self.core.host.store, &StoreName::ALL, Mode::ReadOnly, async |tx| {
-                let mut work = Work { core: &self.core, tx, catalog: self.core.catalog(), now: self.core.host.clock.now(), purpose: Purpose::View(self.number), changes: &mut *changes };
-                verb.run(&mut work).await
+            let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
+                // What was read for an earlier call may have changed since.
+                let mut reads = Reads::default();
+                let mut driver = Driver { core: &self.core, tx, catalog: self.core.catalog(), reads: &mut reads, changes: &mut *changes };
+                driver.run(Purpose::View(self.number), |work| verb.run(work)).await
             });
             match attempt.await {
                 Err(Stop::Stale) => {

@@ -13,9 +13,10 @@
 use std::rc::Rc;
 
 use crate::body::Value;
+use crate::error::Result;
 use crate::ids::SideId;
 use crate::record::{self, Fields, Read};
-use crate::store::{Key, Range};
+use crate::store::{Key, Range, StoreName};
 
 /// A turn to receive.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +78,12 @@ impl Turn {
         ])
     }
 
-    pub(crate) fn read(value: &Value) -> Read<Self> {
+    /// Reads a record of a turn to receive.
+    pub(crate) fn from_record(value: &Value) -> Result<Self> {
+        Self::read(value).map_err(|problem| problem.at(StoreName::Turns, &Key::from(value.item(1).number().unwrap_or(-1.0))))
+    }
+
+    fn read(value: &Value) -> Read<Self> {
         let mut fields = Fields::open(value)?;
         Ok(Self {
             queue: fields.small()?,

@@ -1,32 +1,34 @@
 //! The unit of work: what a verb reads, and what it changes.
 //!
-//! A verb asks for records, checks its preconditions, and then states its effects. Nothing is written before [`Work::flush`], so verbs
-//! that share a storage transaction see each other's effects, and a verb that fails before its first effect leaves nothing behind.
+//! A verb is a plain function. It asks for records, checks its preconditions, and then states its effects. A record that has not been read
+//! yet makes it stop with [`Stop::Missing`]: whoever runs it reads what is missing, all at once, undoes what the verb had begun, and runs it
+//! again from the start. So a verb never waits, and everything it needs is read in as few phases as can be.
+//!
+//! Nothing is written before [`Work::flush`], so verbs that share a storage transaction see each other's effects.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use futures_util::future::try_join_all;
-use num_traits::ToPrimitive;
-
-use crate::body::{Body, Value};
+use crate::body::Value;
+use crate::changes::{Changes, Pending};
 use crate::clock::Instant;
-use crate::conversation::{Conversation, State, System};
+use crate::conversation::{Conversation, State};
 use crate::core::Core;
 use crate::definitions::{Catalog, QueueDefinition};
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::{Decoded, Role, SideId};
-use crate::message::{Class, Row};
-use crate::notice::Notice;
+use crate::ids::{Decoded, Role};
 use crate::queue::{Counters, Queue};
-use crate::record::float;
-use crate::store::{Change, Direction, Key, Range, StoreName, Tx};
+use crate::reads::{Reads, Request};
+use crate::store::{Change, Direction, Key, Range, Source, StoreName};
 
 /// Why a verb stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// It is refused, or the storage failed.
     Failed(Error),
+    /// It needs what has not been read yet.
+    Missing,
+    /// It has to see in the store what the verbs before it did: it belongs into the next storage transaction.
+    Later,
     /// The definitions have changed elsewhere: load them and begin again.
     Stale,
     /// Another transaction holds this group.
@@ -39,64 +41,23 @@ impl From<Error> for Stop {
     }
 }
 
-/// What a verb gives.
-pub(crate) type Outcome<T> = std::result::Result<T, Stop>;
-
-/// A record as it is stored, and as it will be.
-#[derive(Debug)]
-pub(crate) struct Cached<T> {
-    pub(crate) stored: Option<T>,
-    pub(crate) current: Option<T>,
-    pub(crate) dirty: bool,
-}
-
-impl<T: Clone> Cached<T> {
-    fn read(value: Option<T>) -> Self {
-        Self { stored: value.clone(), current: value, dirty: false }
+impl From<Stop> for Error {
+    /// For callers that neither wait nor begin again.
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Failed(error) => error,
+            Stop::Stale | Stop::Later | Stop::Missing => Self::new(ErrorCode::Conflict, "The definitions changed again and again meanwhile. Try again."),
+            Stop::Held(group) => Self::new(
+                ErrorCode::GroupLocked,
+                format!("Another reader holds the conversation group {group}. Try again, or raise `lockTimeout` in openBroker."),
+            )
+            .with("group", &*group),
+        }
     }
 }
 
-/// Rows of one side and class that follow each other and are not in a run yet.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    pub(crate) side: SideId,
-    pub(crate) class: Class,
-    /// The service whose queue numbers them.
-    pub(crate) service: u32,
-    /// Whether that queue shows them.
-    pub(crate) is_visible: bool,
-    /// The number of the first within side and class.
-    pub(crate) first: u64,
-    pub(crate) sequence: u64,
-    pub(crate) rows: Vec<Row>,
-}
-
-/// So many are worth a ranged read.
-const MANY_CONVERSATIONS: usize = 8;
-
-/// What has been read and changed. A transaction keeps it from call to call; every other unit of work begins with an empty one.
-#[derive(Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) conversations: BTreeMap<u64, Cached<Conversation>>,
-    pub(crate) queues: BTreeMap<u32, Cached<Queue>>,
-    pub(crate) pending: Vec<Pending>,
-    /// What a transaction has received: the cursor, and the system rows.
-    pub(crate) taken: BTreeMap<SideId, Taken>,
-    pub(crate) group_states: BTreeMap<Rc<str>, Option<Body>>,
-    /// Writes that concern no cached record.
-    pub(crate) writes: Vec<Change>,
-    pub(crate) notice: Notice,
-    /// How many effects there have been.
-    pub(crate) effects: u64,
-}
-
-/// What a transaction has received from a side. It is not given to it again, and taken out at the commit.
-#[derive(Debug, Default)]
-pub(crate) struct Taken {
-    pub(crate) cursor: u64,
-    pub(crate) system: Vec<(System, u64)>,
-    pub(crate) rows: u64,
-}
+/// What a verb gives.
+pub(crate) type Outcome<T> = std::result::Result<T, Stop>;
 
 /// Why a unit of work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,79 +70,69 @@ pub(crate) enum Purpose {
     View(u64),
 }
 
-/// A unit of work over one storage transaction.
+/// A unit of work.
 pub(crate) struct Work<'a> {
     pub(crate) core: &'a Core,
-    pub(crate) tx: &'a Tx,
     pub(crate) catalog: Rc<Catalog>,
     pub(crate) now: Instant,
     pub(crate) purpose: Purpose,
+    pub(crate) reads: &'a mut Reads,
     pub(crate) changes: &'a mut Changes,
 }
 
 impl Work<'_> {
     // ── reading ──
 
-    /// Reads what will be needed in one phase instead of one after the other. What is known already is not read again.
-    pub(crate) async fn prefetch(&mut self, conversations: impl IntoIterator<Item = u64>, queues: impl IntoIterator<Item = u32>) -> Outcome<()> {
-        let tx = self.tx;
-        let missing: Vec<u64> = conversations.into_iter().filter(|number| !self.changes.conversations.contains_key(number)).collect();
-        let queues: Vec<u32> = queues.into_iter().filter(|number| !self.changes.queues.contains_key(number)).collect();
-        if missing.len() >= MANY_CONVERSATIONS {
-            self.read_neighbours(&missing).await?;
-        }
-        let missing: Vec<u64> = missing.into_iter().filter(|number| !self.changes.conversations.contains_key(number)).collect();
-        let conversations = try_join_all(missing.iter().map(|number| read_conversation(tx, *number)));
-        let queue_records = try_join_all(queues.iter().map(|number| read_queue(tx, *number)));
-        let (conversations, queue_records) = futures_util::future::try_join(conversations, queue_records).await?;
-        for (number, conversation) in missing.into_iter().zip(conversations) {
-            self.changes.conversations.insert(number, Cached::read(conversation));
-        }
-        for (number, queue) in queues.into_iter().zip(queue_records) {
-            self.changes.queues.insert(number, Cached::read(queue));
-        }
-        Ok(())
+    /// One value of a store.
+    pub(crate) fn get(&mut self, store: StoreName, key: Key) -> Outcome<Option<Value>> {
+        Ok(self.reads.answer(Request::Get(store, key))?.first().cloned())
     }
 
-    /// Conversations that were begun one after the other have numbers that follow each other: one ranged read gets them all.
-    async fn read_neighbours(&mut self, numbers: &[u64]) -> Outcome<()> {
-        let (Some(first), Some(last)) = (numbers.iter().min(), numbers.iter().max()) else { return Ok(()) };
-        if last - first >= crate::message::count(numbers.len()) * 4 {
-            return Ok(());
-        }
-        let range = Range::between(float(*first).into(), float(*last).into());
-        for record in self.tx.get_range(StoreName::Conversations, &range, None, Direction::Forward).await? {
-            let number = record.item(1).number().and_then(|number| number.to_u64()).unwrap_or(0);
-            let conversation = Conversation::read(number, &record).map_err(|problem| problem.at(StoreName::Conversations, number))?;
-            self.changes.conversations.entry(number).or_insert_with(|| Cached::read(Some(conversation)));
-        }
-        Ok(())
+    /// A range of a store, in the order of its keys.
+    pub(crate) fn get_range(&mut self, store: StoreName, range: Range, limit: Option<u32>) -> Outcome<&[Value]> {
+        self.reads.answer(Request::Range(Source::Store(store), range, limit, Direction::Forward))
+    }
+
+    /// The keys of a range of a store.
+    pub(crate) fn get_keys(&mut self, store: StoreName, range: Range) -> Outcome<&[Value]> {
+        self.reads.answer(Request::Keys(store, range))
+    }
+
+    /// Stops unless all of these have been read: for what will be needed anyway.
+    pub(crate) fn need(&mut self, conversations: impl IntoIterator<Item = u64>, queues: impl IntoIterator<Item = u32>) -> Outcome<()> {
+        conversations.into_iter().filter(|number| !self.changes.conversations.contains_key(number)).for_each(|number| self.reads.want_conversation(number));
+        queues.into_iter().filter(|number| !self.changes.queues.contains_key(number)).for_each(|number| self.reads.want_queue(number));
+        if self.reads.is_complete() { Ok(()) } else { Err(Stop::Missing) }
     }
 
     /// A conversation by its number.
-    pub(crate) async fn conversation(&mut self, number: u64) -> Outcome<Option<Conversation>> {
-        if !self.changes.conversations.contains_key(&number) {
-            self.prefetch([number], []).await?;
-        }
+    pub(crate) fn conversation(&mut self, number: u64) -> Outcome<Option<Box<Conversation>>> {
+        self.need([number], [])?;
         Ok(self.changes.conversations.get(&number).and_then(|cached| cached.current.clone()))
     }
 
     /// A conversation as it is stored now: a transaction that receives wants to know what has arrived since its last call.
-    pub(crate) async fn stored(&mut self, number: u64) -> Outcome<Option<Conversation>> {
-        if self.is_view() { Ok(read_conversation(self.tx, number).await?) } else { self.conversation(number).await }
+    pub(crate) fn stored(&mut self, number: u64) -> Outcome<Option<Box<Conversation>>> {
+        if !self.is_view() {
+            return self.conversation(number);
+        }
+        let key = Key::from(crate::record::float(number));
+        match self.get(StoreName::Conversations, key)? {
+            Some(record) => Ok(Some(Conversation::from_record(number, &record)?)),
+            None => Ok(None),
+        }
     }
 
     /// The conversation and the end that a handle names.
-    pub(crate) async fn endpoint(&mut self, handle: &str) -> Outcome<(Conversation, Role)> {
-        self.find(handle).await?.ok_or_else(|| self.not_found(handle).into())
+    pub(crate) fn endpoint(&mut self, handle: &str) -> Outcome<(Box<Conversation>, Role)> {
+        self.find(handle)?.ok_or_else(|| self.not_found(handle).into())
     }
 
     /// The same, or `None`.
-    pub(crate) async fn find(&mut self, handle: &str) -> Outcome<Option<(Conversation, Role)>> {
+    pub(crate) fn find(&mut self, handle: &str) -> Outcome<Option<(Box<Conversation>, Role)>> {
         let Some(decoded) = Decoded::parse(handle).filter(|decoded| !decoded.is_group) else { return Ok(None) };
-        let role = decoded.side.role;
-        let conversation = self.conversation(decoded.side.conversation).await?;
-        Ok(conversation.filter(|conversation| conversation.bits == decoded.bits && conversation.side(role).is_some()).map(|conversation| (conversation, role)))
+        let conversation = self.conversation(decoded.side.conversation)?;
+        Ok(conversation.filter(|conversation| conversation.has(decoded)).map(|conversation| (conversation, decoded.side.role)))
     }
 
     /// The error for a handle without an endpoint.
@@ -200,32 +151,30 @@ impl Work<'_> {
         if matches!(self.purpose, Purpose::CommitOf(_)) { error.with("at", "commit") } else { error }
     }
 
-    /// A queue's record. Stops when it was written under newer definitions than ours.
-    pub(crate) async fn queue(&mut self, number: u32) -> Outcome<Queue> {
-        if !self.changes.queues.contains_key(&number) {
-            self.prefetch([], [number]).await?;
-        }
-        match self.changes.queues.get(&number).and_then(|cached| cached.current.clone()) {
+    /// A queue's record. Stops when it was written under other definitions than ours.
+    pub(crate) fn queue(&mut self, number: u32) -> Outcome<&Queue> {
+        self.need([], [number])?;
+        match self.changes.queues.get(&number).and_then(|cached| cached.current.as_ref()) {
             Some(queue) if queue.stamp == self.catalog.stamp => Ok(queue),
             _ => Err(Stop::Stale),
         }
     }
 
     /// The definition of the queue that a service has, checked to be the present one.
-    pub(crate) async fn queue_of(&mut self, service: u32) -> Outcome<QueueDefinition> {
+    pub(crate) fn queue_of(&mut self, service: u32) -> Outcome<QueueDefinition> {
         let definition = self.catalog.queue_of(service).cloned().ok_or(Stop::Stale)?;
-        self.queue(definition.number).await?;
+        self.queue(definition.number)?;
         Ok(definition)
     }
 
     /// What the catalogue says under a name that it may not know yet.
-    pub(crate) async fn look_up<T: Clone>(&mut self, find: impl Fn(&Catalog) -> Result<&T>) -> Outcome<T> {
+    pub(crate) fn look_up<T: Clone>(&mut self, find: impl Fn(&Catalog) -> Result<&T>) -> Outcome<T> {
         let catalog = Rc::clone(&self.catalog);
         match find(&catalog) {
             Ok(definition) => Ok(definition.clone()),
             Err(error) => {
                 // Before saying no: has another tab defined it meanwhile?
-                self.queue(crate::definitions::FIRST_QUEUE).await?;
+                self.queue(crate::definitions::FIRST_QUEUE)?;
                 Err(self.at_commit(error).into())
             }
         }
@@ -257,69 +206,82 @@ impl Work<'_> {
         matches!(self.purpose, Purpose::View(_))
     }
 
+    /// Stops a verb that has to see in the store what the verbs before it did.
+    pub(crate) fn after_others(&self) -> Outcome<()> {
+        if self.purpose == Purpose::Commit && self.changes.effects > 0 { Err(Stop::Later) } else { Ok(()) }
+    }
+
     // ── effects ──
 
     /// Keeps a changed conversation.
-    pub(crate) fn save(&mut self, conversation: Conversation) {
-        self.changes.effects += 1;
+    pub(crate) fn save(&mut self, conversation: Box<Conversation>) {
         self.changes.notice.conversations = true;
-        let cached = self.changes.conversations.entry(conversation.number).or_insert(Cached { stored: None, current: None, dirty: true });
-        cached.dirty = true;
-        cached.current = (!conversation.is_gone()).then_some(conversation);
+        let number = conversation.number;
+        self.changes.set_conversation(number, (!conversation.is_gone()).then_some(conversation));
     }
 
     /// Changes the counters of a service in its queue's record.
-    pub(crate) async fn count(&mut self, service: u32, change: impl FnOnce(&mut Counters)) -> Outcome<()> {
-        let queue = self.queue_of(service).await?;
+    pub(crate) fn count(&mut self, service: u32, change: impl FnOnce(&mut Counters)) -> Outcome<()> {
+        let queue = self.queue_of(service)?;
         self.changes.notice.touch(&queue.name);
-        self.change_queue(queue.number, |record| change(record.of(service)));
+        self.change_queue(queue.number, |record| record.count(service, change));
         Ok(())
     }
 
     /// Changes a queue's record that has been read.
     pub(crate) fn change_queue(&mut self, number: u32, change: impl FnOnce(&mut Queue)) {
-        self.changes.effects += 1;
-        if let Some(cached) = self.changes.queues.get_mut(&number) {
-            cached.dirty = true;
-            cached.current.as_mut().map(change);
-        }
+        self.changes.change_queue(number, change);
     }
 
     /// An endpoint goes from one state to another.
-    pub(crate) async fn move_state(&mut self, conversation: &Conversation, role: Role, service: u32, from: Option<State>, to: Option<State>) -> Outcome<()> {
+    pub(crate) fn move_state(&mut self, conversation: &Conversation, role: Role, service: u32, from: Option<State>, to: Option<State>) -> Outcome<()> {
         if from == to {
             return Ok(());
         }
-        let letters = to.map_or("", State::letters);
+        self.count(service, |counters| counters.moved(from, to))?;
         if from.is_some() {
-            self.changes.notice.states.push((conversation.handle(role), letters));
+            self.changes.notice.states.push((conversation.handle(role), to.map_or("", State::letters)));
         }
-        self.count(service, |counters| counters.moved(from, to)).await
+        Ok(())
     }
 
     /// Adds rows to a side. They follow the ones that were added before.
-    pub(crate) fn append(&mut self, side: SideId, class: Class, service: u32, is_visible: bool, first: u64, sequence: u64, rows: impl IntoIterator<Item = Row>) {
+    pub(crate) fn append(&mut self, pending: Pending) {
         self.changes.effects += 1;
-        let last = self.changes.pending.iter_mut().rev().find(|pending| pending.side == side && pending.class == class);
-        match last.filter(|pending| pending.is_visible == is_visible && pending.first + crate::message::count(pending.rows.len()) == first && class != Class::System) {
-            Some(pending) => pending.rows.extend(rows),
-            None => self.changes.pending.push(Pending { side, class, service, is_visible, first, sequence, rows: rows.into_iter().collect() }),
+        if !self.is_view() {
+            self.changes.append(pending);
         }
     }
 
     /// A write that concerns no cached record.
     pub(crate) fn write(&mut self, change: Change) {
         self.changes.effects += 1;
-        self.changes.writes.push(change);
+        if !self.is_view() {
+            self.changes.writes.push(change);
+        }
     }
 
     /// The first of `count` numbers of a kind that have never been given before.
-    pub(crate) async fn claim(&mut self, number: Number, count: u64) -> Outcome<u64> {
-        Ok(claim(self.tx, number, count).await?)
+    pub(crate) fn claim(&mut self, number: Number, count: u64) -> Outcome<u64> {
+        if self.is_view() {
+            // Nothing is written: any number does.
+            return Ok(0);
+        }
+        let key = || Key::from("numbers");
+        if self.changes.numbers.is_none() {
+            let record = self.get(StoreName::Meta, key())?;
+            self.changes.numbers = Some(Numbers::read(record.as_ref())?);
+        }
+        self.changes.effects += 1;
+        let numbers = self.changes.numbers.get_or_insert_default();
+        let first = numbers.claim(number, count);
+        let record = numbers.record();
+        self.changes.writes.push(Change::Put(StoreName::Meta, key(), record));
+        Ok(first)
     }
 }
 
-/// Numbers that are given once.
+/// Kinds of numbers that are given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
     Conversation,
@@ -330,56 +292,46 @@ pub(crate) enum Number {
     Stamp,
 }
 
-impl Number {
-    const COUNT: usize = 5;
+/// The next number of each kind: a record of the store `meta`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers([u64; 5]);
 
-    fn position(self) -> usize {
-        match self {
-            Self::Conversation => 0,
-            Self::Order => 1,
-            Self::Queue => 2,
-            Self::Service => 3,
-            Self::Stamp => 4,
-        }
+impl Default for Numbers {
+    fn default() -> Self {
+        Self([1; 5])
     }
 }
 
-/// Claims `count` numbers and gives the first.
-pub(crate) async fn claim(tx: &Tx, number: Number, count: u64) -> Result<u64> {
-    let key = Key::from("numbers");
-    let stored = tx.get(StoreName::Meta, &key).await?;
-    let mut next = [1u64; Number::COUNT];
-    if let Some(record) = stored {
-        let read = |record: &Value| {
+impl Numbers {
+    pub(crate) fn read(record: Option<&Value>) -> Result<Self> {
+        let mut numbers = Self::default();
+        let Some(record) = record else { return Ok(numbers) };
+        let mut read = || {
             let mut fields = crate::record::Fields::open(record)?;
-            for number in &mut next {
+            for number in &mut numbers.0 {
                 *number = fields.optional_number()?.unwrap_or(1);
             }
             Ok(())
         };
-        let mut read = read;
-        read(&record).map_err(|problem: crate::record::Unreadable| problem.at(StoreName::Meta, &key))?;
+        read().map_err(|problem: crate::record::Unreadable| problem.at(StoreName::Meta, &Key::from("numbers")))?;
+        Ok(numbers)
     }
-    let mut first = 1;
-    if let Some(place) = next.get_mut(number.position()) {
-        first = *place;
-        *place += count;
+
+    pub(crate) fn record(&self) -> Value {
+        let mut record = vec![Value::from(1u32)];
+        record.extend(self.0.map(crate::record::value));
+        Value::list(record)
     }
-    let mut record = vec![Value::from(1u32)];
-    record.extend(next.map(crate::record::value));
-    tx.put(StoreName::Meta, key, Value::list(record));
-    Ok(first)
-}
 
-async fn read_conversation(tx: &Tx, number: u64) -> Result<Option<Conversation>> {
-    let key = Key::from(float(number));
-    let record = tx.get(StoreName::Conversations, &key).await?;
-    record.map(|record| Conversation::read(number, &record).map_err(|problem| problem.at(StoreName::Conversations, &key))).transpose()
-}
-
-/// A queue's record, from the store.
-pub(crate) async fn read_queue(tx: &Tx, number: u32) -> Result<Option<Queue>> {
-    let key = Key::from(number);
-    let record = tx.get(StoreName::Queues, &key).await?;
-    record.map(|record| Queue::read(&record).map_err(|problem| problem.at(StoreName::Queues, &key))).transpose()
+    pub(crate) fn claim(&mut self, number: Number, count: u64) -> u64 {
+        let position = match number {
+            Number::Conversation => 0,
+            Number::Order => 1,
+            Number::Queue => 2,
+            Number::Service => 3,
+            Number::Stamp => 4,
+        };
+        let place = self.0.get_mut(position);
+        place.map_or(1, |place| std::mem::replace(place, *place + count))
+    }
 }

@@ -308,6 +308,11 @@ impl Conversation {
         }
     }
 
+    /// Whether a handle, or the id of a side's own group, is one of its own.
+    pub(crate) fn has(&self, decoded: Decoded) -> bool {
+        self.bits == decoded.bits && self.side(decoded.side.role).is_some()
+    }
+
     /// Whether nothing of it is left.
     pub(crate) fn is_gone(&self) -> bool {
         self.initiator.is_none() && self.target.is_none()

@@ -3,11 +3,18 @@
 use super::{Conversation, Held, Interval, Outgoing, Side, State, System, SystemRow};
 use crate::body::Value;
 use crate::clock::Instant;
+use crate::error::Result;
 use crate::ids::Bits;
 use crate::record::{self, Fields, Read, Unreadable};
+use crate::store::{Key, StoreName};
 
 impl Conversation {
-    pub(crate) fn read(number: u64, record: &Value) -> Read<Self> {
+    /// Reads the record with this key.
+    pub(crate) fn from_record(number: u64, value: &Value) -> Result<Box<Self>> {
+        Self::read(number, value).map(Box::new).map_err(|problem| problem.at(StoreName::Conversations, &Key::from(record::float(number))))
+    }
+
+    fn read(number: u64, record: &Value) -> Read<Self> {
         let mut fields = Fields::open(record)?;
         if fields.number()? != number {
             return Err(Unreadable::Field("its number is not its key"));

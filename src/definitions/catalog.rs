@@ -3,12 +3,12 @@
 //! Each queue record carries the stamp of the definitions that it was written under, so that whoever reads one sees at once whether its
 //! catalogue is still the present one.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use num_traits::ToPrimitive;
 
 use super::{PriorityRule, SentBy, Validation};
+use crate::map::Map;
 use crate::body::Value;
 use crate::error::{Error, ErrorCode, Result};
 use crate::record::{self, Fields, Read, Unreadable};
@@ -84,13 +84,13 @@ pub(crate) struct ServiceDefinition {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     pub(crate) stamp: u64,
-    pub(crate) message_types: BTreeMap<Rc<str>, MessageType>,
-    pub(crate) contracts: BTreeMap<Rc<str>, Contract>,
-    pub(crate) queues: BTreeMap<Rc<str>, QueueDefinition>,
-    pub(crate) services: BTreeMap<Rc<str>, ServiceDefinition>,
-    pub(crate) priorities: BTreeMap<Rc<str>, PriorityRule>,
-    queue_names: BTreeMap<u32, Rc<str>>,
-    service_names: BTreeMap<u32, Rc<str>>,
+    pub(crate) message_types: Map<Rc<str>, MessageType>,
+    pub(crate) contracts: Map<Rc<str>, Contract>,
+    pub(crate) queues: Map<Rc<str>, QueueDefinition>,
+    pub(crate) services: Map<Rc<str>, ServiceDefinition>,
+    pub(crate) priorities: Map<Rc<str>, PriorityRule>,
+    queue_names: Map<u32, Rc<str>>,
+    service_names: Map<u32, Rc<str>>,
 }
 
 impl Catalog {

@@ -8,13 +8,15 @@ use super::catalog::Kind;
 use super::{Catalog, Contract, DEFAULT, Definitions, ERROR_QUEUE, MessageType, PriorityRule, QueueDefinition, QueueOptions, SentBy, ServiceDefinition, ServiceOptions, Status, Validation, check_name};
 use crate::arrival;
 use crate::body::Value;
+use crate::changes::Cached;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Ids, text};
 use crate::message::system;
 use crate::queue::Queue;
+use crate::record::Read;
 use crate::store::{Change, Direction, Key, Range, StoreName, Tx};
 use crate::turn::HeldTurn;
-use crate::work::{Cached, Number, Outcome, Stop, Work, claim, read_queue};
+use crate::work::{Number, Numbers, Outcome, Stop, Work};
 
 /// The number of the queue "error", which is always there.
 pub(crate) const FIRST_QUEUE: u32 = 1;
@@ -28,10 +30,12 @@ pub(crate) async fn birth(tx: &Tx, ids: &dyn Ids) -> Result<(Rc<str>, Catalog)> 
     }
     let id = text(ids.uuid());
     tx.put(StoreName::Meta, key, Value::list(vec![Value::from(1u32), Value::from(&*id)]));
-    let (number, service) = (claim(tx, Number::Queue, 1).await?, claim(tx, Number::Service, 1).await?);
-    let stamp = claim(tx, Number::Stamp, 1).await?;
-    let queue = new_queue(ERROR_QUEUE, number.to_u32().unwrap_or(FIRST_QUEUE));
-    let service = implicit_service(&queue, service.to_u32().unwrap_or(1));
+    let mut numbers = Numbers::default();
+    let mut number = |kind| numbers.claim(kind, 1).to_u32().unwrap_or(FIRST_QUEUE);
+    let queue = new_queue(ERROR_QUEUE, number(Number::Queue));
+    let service = implicit_service(&queue, number(Number::Service));
+    let stamp = numbers.claim(Number::Stamp, 1);
+    tx.put(StoreName::Meta, Key::from("numbers"), numbers.record());
     tx.put(StoreName::Definitions, Kind::Queue.key(ERROR_QUEUE), queue.record());
     tx.put(StoreName::Definitions, Kind::Service.key(ERROR_QUEUE), service.record());
     tx.put(StoreName::Queues, Key::from(queue.number), Queue::new(queue.number, stamp).record());
@@ -44,17 +48,18 @@ pub(crate) async fn load(tx: &Tx) -> Result<Catalog> {
     catalog.message_types.insert(DEFAULT.into(), MessageType { validation: Validation::None });
     catalog.contracts.insert(DEFAULT.into(), Contract { entries: vec![(DEFAULT.into(), SentBy::Any)] });
     for record in tx.get_range(StoreName::Definitions, &Range::all(), None, Direction::Forward).await? {
-        catalog.read(&record).map_err(|problem| problem.at(StoreName::Definitions, record.item(2).text()))?;
+        catalog.read(&record).map_err(|problem| problem.at(StoreName::Definitions, &record.item(2).text().unwrap_or_default().as_str().into()))?;
     }
-    let first = read_queue(tx, FIRST_QUEUE).await?;
-    catalog.stamp = first.ok_or_else(|| Error::corrupt(StoreName::Queues.name(), FIRST_QUEUE, "the queue \"error\" is missing"))?.stamp;
+    let key = Key::from(FIRST_QUEUE);
+    let first = tx.get(StoreName::Queues, &key).await?.ok_or_else(|| Error::corrupt(StoreName::Queues.name(), &key, "the queue \"error\" is missing"))?;
+    catalog.stamp = Queue::from_record(FIRST_QUEUE, &first)?.stamp;
     Ok(catalog)
 }
 
 /// `CREATE` for everything that is not there yet.
-pub(crate) async fn define(work: &mut Work<'_>, definitions: &Definitions) -> Outcome<()> {
+pub(crate) fn define(work: &mut Work<'_>, definitions: &Definitions) -> Outcome<()> {
     // Only what is present can be compared with.
-    work.queue(FIRST_QUEUE).await?;
+    work.queue(FIRST_QUEUE)?;
     let mut defining = Defining { catalog: (*work.catalog).clone(), records: Vec::new(), new_queues: Vec::new() };
     for (name, validation) in &definitions.message_types {
         defining.message_type(name, *validation)?;
@@ -63,21 +68,25 @@ pub(crate) async fn define(work: &mut Work<'_>, definitions: &Definitions) -> Ou
         defining.contract(name, entries)?;
     }
     for (name, options) in &definitions.queues {
-        defining.queue(work, name, options).await?;
+        defining.queue(work, name, options)?;
     }
     for (name, options) in &definitions.services {
-        defining.service(work, name, options).await?;
+        defining.service(work, name, options)?;
     }
     for (name, rule) in &definitions.priorities {
         defining.priority(name, rule)?;
     }
-    defining.finish(work).await
+    defining.finish(work)
 }
 
 /// `ALTER QUEUE`: only the options that are given change.
-pub(crate) async fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
-    work.queue(FIRST_QUEUE).await?;
-    let before = work.look_up(|catalog| catalog.queue(name)).await?;
+pub(crate) fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
+    if options.status == Some(Status::On) {
+        // What waits outside is looked for in the store.
+        work.after_others()?;
+    }
+    work.queue(FIRST_QUEUE)?;
+    let before = work.look_up(|catalog| catalog.queue(name))?;
     let mut after = before.clone();
     set_options(&mut after, options)?;
     if let Some(status) = options.status {
@@ -85,12 +94,12 @@ pub(crate) async fn alter_queue(work: &mut Work<'_>, name: &str, options: &Queue
     }
     let mut defining = Defining { catalog: (*work.catalog).clone(), records: Vec::new(), new_queues: Vec::new() };
     defining.put_queue(&after, before != after);
-    defining.finish(work).await?;
+    defining.finish(work)?;
 
     if options.status == Some(Status::On) {
-        work.queue(before.number).await?;
+        work.queue(before.number)?;
         work.change_queue(before.number, |queue| queue.rollbacks = 0);
-        come_in(work, before.number).await?;
+        come_in(work, before.number)?;
     }
     if before.receive_enabled && !after.receive_enabled {
         work.changes.notice.disabled.push((Rc::clone(&before.name), "altered"));
@@ -100,12 +109,14 @@ pub(crate) async fn alter_queue(work: &mut Work<'_>, name: &str, options: &Queue
 }
 
 /// What waited outside while the queue was off comes in. No body is touched.
-async fn come_in(work: &mut Work<'_>, queue: u32) -> Outcome<()> {
-    let records = work.tx.get_range(StoreName::Turns, &HeldTurn::of_queue(queue), None, Direction::Forward).await?;
-    for record in records {
-        let side = HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, queue))?.side;
-        if let Some(mut conversation) = work.conversation(side.conversation).await? {
-            arrival::release(work, &mut conversation, side.role).await?;
+fn come_in(work: &mut Work<'_>, queue: u32) -> Outcome<()> {
+    let records = work.get_range(StoreName::Turns, HeldTurn::of_queue(queue), None)?;
+    let sides = records.iter().map(|record| HeldTurn::read(record).map(|turn| turn.side)).collect::<Read<Vec<_>>>();
+    let sides = sides.map_err(|problem| problem.at(StoreName::Turns, &queue.into()))?;
+    work.need(sides.iter().map(|side| side.conversation), [])?;
+    for side in sides {
+        if let Some(mut conversation) = work.conversation(side.conversation)? {
+            arrival::release(work, &mut conversation, side.role)?;
             work.save(conversation);
         }
     }
@@ -173,7 +184,7 @@ impl Defining {
         Ok(())
     }
 
-    async fn queue(&mut self, work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
+    fn queue(&mut self, work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
         check_name("queue", name)?;
         if let Some(known) = self.catalog.queues.get(name) {
             let mut queue = known.clone();
@@ -185,20 +196,20 @@ impl Defining {
         if self.catalog.services.contains_key(name) {
             return Err(conflict("queue", name, "a service of that name is on another queue, and a queue has a service of its own name").into());
         }
-        let number = work.claim(Number::Queue, 1).await?.to_u32().ok_or(Stop::Stale)?;
+        let number = work.claim(Number::Queue, 1)?.to_u32().ok_or(Stop::Stale)?;
         let mut queue = new_queue(name, number);
         set_options(&mut queue, options)?;
         if options.status == Some(Status::Off) {
             (queue.receive_enabled, queue.enqueue_enabled) = (false, false);
         }
-        let service = implicit_service(&queue, work.claim(Number::Service, 1).await?.to_u32().ok_or(Stop::Stale)?);
+        let service = implicit_service(&queue, work.claim(Number::Service, 1)?.to_u32().ok_or(Stop::Stale)?);
         self.put_queue(&queue, true);
         self.put_service(service);
         self.new_queues.push(number);
         Ok(())
     }
 
-    async fn service(&mut self, work: &mut Work<'_>, name: &str, options: &ServiceOptions) -> Outcome<()> {
+    fn service(&mut self, work: &mut Work<'_>, name: &str, options: &ServiceOptions) -> Outcome<()> {
         check_name("service", name)?;
         for contract in &options.contracts {
             self.catalog.contract(contract)?;
@@ -209,7 +220,7 @@ impl Defining {
         };
         let mut contracts: Vec<Rc<str>> = options.contracts.iter().map(|contract| contract.as_str().into()).collect();
         let Some(known) = self.catalog.services.get(name).cloned() else {
-            let number = work.claim(Number::Service, 1).await?.to_u32().ok_or(Stop::Stale)?;
+            let number = work.claim(Number::Service, 1)?.to_u32().ok_or(Stop::Stale)?;
             self.put_service(ServiceDefinition { name: name.into(), number, queue, contracts, implicit: false });
             return Ok(());
         };
@@ -255,14 +266,14 @@ impl Defining {
     }
 
     /// Writes what is new, and stamps every queue's record: who reads one knows that the definitions have changed.
-    async fn finish(mut self, work: &mut Work<'_>) -> Outcome<()> {
+    fn finish(mut self, work: &mut Work<'_>) -> Outcome<()> {
         if self.records.is_empty() {
             return Ok(());
         }
-        let stamp = work.claim(Number::Stamp, 1).await?;
+        let stamp = work.claim(Number::Stamp, 1)?;
         self.catalog.stamp = stamp;
         let numbers: Vec<u32> = self.catalog.queues.values().map(|queue| queue.number).collect();
-        work.prefetch([], numbers.iter().copied().filter(|number| !self.new_queues.contains(number))).await?;
+        work.need([], numbers.iter().copied().filter(|number| !self.new_queues.contains(number)))?;
         for number in self.new_queues {
             work.changes.queues.insert(number, Cached { stored: None, current: Some(Queue::new(number, stamp)), dirty: true });
         }

@@ -1,7 +1,12 @@
 //! Keys and key ranges, ordered as IndexedDB orders them.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::rc::Rc;
+
+use num_traits::ToPrimitive;
+
+use crate::body::Value;
 
 /// A key of an object store.
 ///
@@ -20,6 +25,38 @@ impl Key {
     /// A list key, from anything that makes keys.
     pub fn list<const N: usize>(parts: [Key; N]) -> Self {
         Self::List(parts.into())
+    }
+}
+
+impl Key {
+    /// The key as a value.
+    pub(crate) fn to_value(&self) -> Value {
+        match self {
+            Self::Number(number) => Value::from(*number),
+            Self::Text(text) => Value::from(&**text),
+            Self::List(parts) => Value::list(parts.iter().map(Self::to_value).collect()),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    /// As JavaScript writes it: `[12, "name"]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => match number.to_i64() {
+                Some(whole) => write!(f, "{whole}"),
+                None => f.write_str("?"),
+            },
+            Self::Text(text) => write!(f, "\"{text}\""),
+            Self::List(parts) => {
+                f.write_str("[")?;
+                for (index, part) in parts.iter().enumerate() {
+                    f.write_str(if index == 0 { "" } else { ", " })?;
+                    part.fmt(f)?;
+                }
+                f.write_str("]")
+            }
+        }
     }
 }
 

@@ -88,6 +88,11 @@ impl Tx {
         self.changes.borrow_mut().push(Change::DeleteRange(store, range));
     }
 
+    /// A write, whichever it is.
+    pub fn apply(&self, change: Change) {
+        self.changes.borrow_mut().push(change);
+    }
+
     fn flush(&self) -> Result<()> {
         let changes = self.changes.take();
         changes.into_iter().try_for_each(|change| self.session.write(change))

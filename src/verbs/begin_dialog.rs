@@ -108,14 +108,14 @@ impl BeginDialog {
 
 impl Begun {
     /// Makes an initiator endpoint in state SO. Nobody is contacted: the target is not looked for before the first SEND.
-    pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<ConversationInfo> {
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<ConversationInfo> {
         let options = &self.options;
-        let from = work.look_up(|catalog| catalog.service(&options.from)).await?;
-        work.look_up(|catalog| catalog.contract(options.contract())).await?;
-        let group = self.group(work, from.number).await?;
+        let from = work.look_up(|catalog| catalog.service(&options.from))?;
+        work.look_up(|catalog| catalog.contract(options.contract()))?;
+        let group = self.group(work, from.number)?;
 
         let lifetime = match options.lifetime {
-            Some(lifetime) => Some((work.now + lifetime, if work.is_view() { 0 } else { work.claim(Number::Stamp, 1).await? })),
+            Some(lifetime) => Some((work.now + lifetime, if work.is_view() { 0 } else { work.claim(Number::Stamp, 1)? })),
             None => None,
         };
         let priority = work.catalog.priority(options.contract(), &options.from, &options.to);
@@ -134,7 +134,7 @@ impl Begun {
             initiator: Some(Side::new(from.number, State::StartedOutbound, priority, group.clone())),
             target: None,
         };
-        work.move_state(&conversation, Role::Initiator, from.number, None, Some(State::StartedOutbound)).await?;
+        work.move_state(&conversation, Role::Initiator, from.number, None, Some(State::StartedOutbound))?;
         if let Some(group) = &group {
             crate::membership::join(work, group, conversation.id_of(Role::Initiator));
         }
@@ -142,14 +142,14 @@ impl Begun {
             work.write(Change::Put(StoreName::Due, key, Value::list(vec![Value::from(1u32), record::value(self.number)])));
         }
         let info = ConversationInfo::of(&conversation, Role::Initiator);
-        work.save(conversation);
+        work.save(Box::new(conversation));
         Ok(info)
     }
 
     /// The explicit group that the conversation goes into, if any.
-    async fn group(&self, work: &mut Work<'_>, service: u32) -> Outcome<Option<Rc<str>>> {
+    fn group(&self, work: &mut Work<'_>, service: u32) -> Outcome<Option<Rc<str>>> {
         let group: Rc<str> = if let Some(related) = &self.options.related_conversation {
-            let (conversation, role) = work.endpoint(related).await?;
+            let (conversation, role) = work.endpoint(related)?;
             conversation.group(role)
         } else if let Some(group) = &self.options.related_group {
             group.to_ascii_lowercase().into()
@@ -157,7 +157,7 @@ impl Begun {
             return Ok(None);
         };
         // The side whose own group it is, or any member of a group that sides were put into.
-        let member = crate::membership::any_member(work, &group).await?;
+        let member = crate::membership::any_member(work, &group)?;
         if let Some((mut conversation, role)) = member {
             if conversation.side(role).is_some_and(|side| side.service != service) {
                 let error = Error::new(
@@ -171,7 +171,7 @@ impl Begun {
             if let Some(joined) = conversation.side_mut(role).as_mut().filter(|side| side.group.is_none()) {
                 joined.group = Some(Rc::clone(&group));
                 let service = joined.service;
-                work.count(service, |_| {}).await?;
+                work.count(service, |_| {})?;
                 crate::membership::join(work, &group, side);
                 work.save(conversation);
             }

@@ -9,6 +9,7 @@ use super::{change_state, wrong_state};
 use crate::arrival;
 use crate::body::Body;
 use crate::body::Value;
+use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Role, SideId};
@@ -78,30 +79,30 @@ impl EndOptions {
 
 impl End {
     /// Every row of this side goes, read or not. The far side hears of it unless it has ended first, or WITH CLEANUP.
-    pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<EndResult> {
-        let (mut conversation, role) = work.endpoint(&self.handle).await?;
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<EndResult> {
+        let (mut conversation, role) = work.endpoint(&self.handle)?;
         work.lock(&conversation.group(role))?;
         let Some(side) = conversation.side(role).cloned() else { return Err(work.not_found(&self.handle).into()) };
         if !side.state.may_end() && !self.options.cleanup {
             let error = wrong_state("END", 8427, &conversation, role, side.state, "It goes by itself once the far side has been told; END WITH CLEANUP removes it now.");
             return Err(work.at_commit(error).into());
         }
-        let queue = work.queue_of(side.service).await?;
+        let queue = work.queue_of(side.service)?;
 
-        let archived = if self.options.archive.unwrap_or(queue.archive) { archive::copy(work, &conversation, role, &queue.name).await? } else { 0 };
+        let archived = if self.options.archive.unwrap_or(queue.archive) { archive::copy(work, &conversation, role, &queue.name)? } else { 0 };
         let received = work.changes.taken.get(&conversation.id_of(role)).map_or(0, |taken| taken.rows);
         let discarded = (side.unread + side.parked + side.held_count()).saturating_sub(received);
         let is_told = side.state == State::Conversing && !self.options.cleanup;
-        remove_rows(work, &mut conversation, role, &side).await?;
+        remove_rows(work, &mut conversation, role, &side)?;
         let waits_outside = if conversation.local == Some(false) {
-            self.tell_far_broker(work, &mut conversation, role, is_told).await?
+            self.tell_far_broker(work, &mut conversation, role, is_told)?
         } else {
-            self.tell_far_side(work, &mut conversation, role, is_told).await?
+            self.tell_far_side(work, &mut conversation, role, is_told)?
         };
         if waits_outside {
-            change_state(work, &mut conversation, role, State::DisconnectedOutbound).await?;
+            change_state(work, &mut conversation, role, State::DisconnectedOutbound)?;
         } else {
-            work.move_state(&conversation, role, side.service, Some(side.state), None).await?;
+            work.move_state(&conversation, role, side.service, Some(side.state), None)?;
             *conversation.side_mut(role) = None;
         }
         if conversation.is_gone() {
@@ -114,28 +115,28 @@ impl End {
     }
 
     /// Both ends are here. Gives whether something of ours waits outside: the far queue is off.
-    async fn tell_far_side(&self, work: &mut Work<'_>, conversation: &mut Conversation, role: Role, is_told: bool) -> Outcome<bool> {
+    fn tell_far_side(&self, work: &mut Work<'_>, conversation: &mut Conversation, role: Role, is_told: bool) -> Outcome<bool> {
         let far = role.other();
         // What the far side had sent and could not bring in is gone with our rows.
-        arrival::finish_outbound(work, conversation, far).await?;
+        arrival::finish_outbound(work, conversation, far)?;
         if self.options.error.is_some() || self.options.cleanup {
-            drop_held(work, conversation, far).await?;
+            drop_held(work, conversation, far)?;
         }
         if is_told && conversation.side(far).is_some() {
             let sequence = conversation.side(role).map_or(0, |side| side.next_send);
             match &self.options.error {
                 Some(error) => {
                     let row = self.error_row(work, error.code, &error.description);
-                    arrival::arrive_error(work, conversation, far, row, sequence).await?;
+                    arrival::arrive_error(work, conversation, far, row, sequence)?;
                 }
-                None => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true).await?,
+                None => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true)?,
             }
         }
         Ok(conversation.side(far).is_some_and(|side| side.held_count() > 0))
     }
 
     /// The far end is in another broker, or its service is not known. Gives whether something is to be transmitted.
-    async fn tell_far_broker(&self, work: &mut Work<'_>, conversation: &mut Conversation, role: Role, is_told: bool) -> Outcome<bool> {
+    fn tell_far_broker(&self, work: &mut Work<'_>, conversation: &mut Conversation, role: Role, is_told: bool) -> Outcome<bool> {
         let id = conversation.id_of(role);
         let row = match &self.options.error {
             Some(error) => self.error_row(work, error.code, &error.description),
@@ -155,7 +156,7 @@ impl End {
         outgoing.turn = is_told.then(|| outgoing.turn.unwrap_or(now));
         if is_told {
             side.next_send += 1;
-            work.append(id, Class::Sent, service, false, next, next, [row]);
+            work.append(Pending { side: id, class: Class::Sent, service, is_visible: false, first: next, sequence: next, rows: vec![row] });
         }
         work.changes.notice.transmission = true;
         work.count(service, |counters| {
@@ -164,7 +165,7 @@ impl End {
             }
             counters.outgoing += u64::from(is_told);
         })
-        .await?;
+        ?;
         Ok(is_told)
     }
 
@@ -183,9 +184,9 @@ fn system_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
 }
 
 /// Takes this side's rows out of its queue: unread, retained received, retained sent. What is to be transmitted stays.
-async fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, side: &Side) -> Outcome<()> {
+fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, side: &Side) -> Outcome<()> {
     let id = conversation.id_of(role);
-    membership::leave(work, conversation, role).await?;
+    membership::leave(work, conversation, role)?;
     let held = side.held_count();
     work.count(side.service, |counters| {
         counters.ready = counters.ready.saturating_sub(side.unread);
@@ -194,7 +195,7 @@ async fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role:
         counters.parked = counters.parked.saturating_sub(side.parked);
         counters.held = counters.held.saturating_sub(held);
     })
-    .await?;
+    ?;
     let transmits = conversation.local == Some(false);
     work.changes.pending.retain(|pending| pending.side != id || (transmits && pending.class == Class::Sent));
     remove_runs(work, id, side, transmits);
@@ -226,7 +227,7 @@ fn remove_runs(work: &mut Work<'_>, id: SideId, side: &Side, transmits: bool) {
 }
 
 /// What waits outside the far queue is not to come in any more.
-async fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) -> Outcome<()> {
+fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) -> Outcome<()> {
     let id = conversation.id_of(far);
     let Some(side) = conversation.side_mut(far).as_mut().filter(|side| side.held_count() > 0) else { return Ok(()) };
     let dropped = side.held_count();
@@ -242,5 +243,5 @@ async fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Ro
     }
     side.system.retain(|row| !row.held);
     let service = side.service;
-    work.count(service, |counters| counters.held = counters.held.saturating_sub(dropped)).await
+    work.count(service, |counters| counters.held = counters.held.saturating_sub(dropped))
 }

@@ -14,14 +14,14 @@ pub(crate) struct GroupState<'a>(pub(crate) &'a Rc<str>);
 
 impl GroupState<'_> {
     /// What was set last; `None` when nothing ever was.
-    pub(crate) async fn get(&self, work: &mut Work<'_>) -> Outcome<Option<Body>> {
-        let (group, ..) = self.locked(work).await?;
-        membership::state(work, &group).await
+    pub(crate) fn get(&self, work: &mut Work<'_>) -> Outcome<Option<Body>> {
+        let (group, ..) = self.locked(work)?;
+        membership::state(work, &group)
     }
 
     /// Sets it. It goes with the group's last conversation.
-    pub(crate) async fn set(&self, work: &mut Work<'_>, state: &Body) -> Outcome<()> {
-        let (group, mut conversation, role) = self.locked(work).await?;
+    pub(crate) fn set(&self, work: &mut Work<'_>, state: &Body) -> Outcome<()> {
+        let (group, mut conversation, role) = self.locked(work)?;
         if let Some(side) = conversation.side_mut(role).as_mut().filter(|side| side.group.is_none() && !side.has_group_state) {
             side.has_group_state = true;
             work.save(conversation);
@@ -30,10 +30,10 @@ impl GroupState<'_> {
         Ok(())
     }
 
-    async fn locked(&self, work: &mut Work<'_>) -> Outcome<(Rc<str>, Conversation, Role)> {
-        let member = match work.find(self.0).await? {
+    fn locked(&self, work: &mut Work<'_>) -> Outcome<(Rc<str>, Box<Conversation>, Role)> {
+        let member = match work.find(self.0)? {
             Some(member) => Some(member),
-            None => membership::any_member(work, &self.0.to_ascii_lowercase()).await?,
+            None => membership::any_member(work, &self.0.to_ascii_lowercase())?,
         };
         let Some((conversation, role)) = member else {
             let shown: String = self.0.chars().take(64).collect();

@@ -26,6 +26,7 @@ use crate::body::Body;
 use crate::core::Core;
 use crate::definitions::{self, Definitions, QueueOptions};
 use crate::ids::Decoded;
+use crate::reads::Reads;
 use crate::rows::Rows;
 use crate::work::{Outcome, Work};
 
@@ -61,43 +62,43 @@ pub(crate) enum Answer {
 
 impl Verb {
     /// Runs it.
-    pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<Answer> {
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {
             Self::All(verbs) => {
                 for verb in verbs {
-                    Box::pin(verb.run_one(work)).await?;
+                    verb.run_one(work)?;
                 }
                 Ok(Answer::Done)
             }
-            verb => verb.run_one(work).await,
+            verb => verb.run_one(work),
         }
     }
 
-    async fn run_one(&self, work: &mut Work<'_>) -> Outcome<Answer> {
+    fn run_one(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {
-            Self::BeginDialog(begun) => begun.run(work).await.map(Answer::Conversation),
-            Self::Send(send) => send.run(work).await.map(|()| Answer::Done),
+            Self::BeginDialog(begun) => begun.run(work).map(Answer::Conversation),
+            Self::Send(send) => send.run(work).map(|()| Answer::Done),
             Self::Receive(queue, options) => {
-                let Received { rows, takes } = receive(work, queue, options).await?;
+                let Received { rows, takes } = receive(work, queue, options)?;
                 if !work.is_view() {
                     for take in &takes {
-                        take.run(work).await?;
+                        take.run(work)?;
                     }
                 }
                 Ok(Answer::Received(rows, takes))
             }
             Self::Take(takes) => {
                 for take in takes {
-                    take.run(work).await?;
+                    take.run(work)?;
                 }
                 Ok(Answer::Done)
             }
-            Self::End(end) => end.run(work).await.map(Answer::Ended),
-            Self::GetGroupState(group) => GroupState(group).get(work).await.map(Answer::GroupState),
-            Self::SetGroupState(group, state) => GroupState(group).set(work, state).await.map(|()| Answer::Done),
-            Self::Define(definitions) => definitions::define(work, definitions).await.map(|()| Answer::Done),
-            Self::AlterQueue(name, options) => definitions::alter_queue(work, name, options).await.map(|()| Answer::Done),
-            Self::PurgeArchive(before) => crate::archive::purge(work, *before).await.map(Answer::Count),
+            Self::End(end) => end.run(work).map(Answer::Ended),
+            Self::GetGroupState(group) => GroupState(group).get(work).map(Answer::GroupState),
+            Self::SetGroupState(group, state) => GroupState(group).set(work, state).map(|()| Answer::Done),
+            Self::Define(definitions) => definitions::define(work, definitions).map(|()| Answer::Done),
+            Self::AlterQueue(name, options) => definitions::alter_queue(work, name, options).map(|()| Answer::Done),
+            Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
         }
@@ -116,17 +117,19 @@ impl Verb {
         }
     }
 
-    /// What it will probably need besides: worth reading together, too.
-    pub(crate) fn guess(&self, core: &Core) -> (Vec<u64>, Vec<u32>) {
-        let mut conversations = self.conversations();
-        let mut queues: Vec<u32> = conversations.iter().flat_map(|number| core.routes.get(*number)).collect();
+    /// Asks for what it will probably need: read together, in one phase.
+    pub(crate) fn guess(&self, core: &Core, reads: &mut Reads) {
+        let mut wanted = self.conversations();
         if let Self::Receive(name, _) = self {
             if let Some(queue) = core.catalog().queues.get(name) {
-                queues.push(queue.number);
-                conversations.extend(core.heads.guess(queue.number).map(|side| side.conversation));
+                reads.want_queue(queue.number);
+                wanted.extend(core.heads.guess(queue.number).map(|side| side.conversation));
             }
         }
-        (conversations, queues)
+        for number in wanted {
+            core.routes.get(number).into_iter().for_each(|queue| reads.want_queue(queue));
+            reads.want_conversation(number);
+        }
     }
 
     /// About how many bytes it stores.

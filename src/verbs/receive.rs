@@ -13,9 +13,9 @@ use crate::line::Line;
 use crate::membership;
 use crate::reading::{Allowance, read_rows};
 use crate::rows::{Owner, Rows};
-use crate::store::{Direction, StoreName};
+use crate::store::StoreName;
 use crate::turn::Turn;
-use crate::work::{Outcome, Taken, Work};
+use crate::work::{Outcome, Work};
 
 /// The most rows that RECEIVE gives without `top`.
 const ROWS: u64 = 10_000;
@@ -54,22 +54,22 @@ pub(crate) struct Received {
 
 /// Reads the ready rows of one conversation group of a queue (`name`; "": that of `options.conversation`): the first in line that nobody else holds, or the one that is asked for. Conversation by
 /// conversation, the higher priority first; in each DialogTimer, Error, then by sequence number.
-pub(crate) async fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions) -> Outcome<Received> {
+pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions) -> Outcome<Received> {
     // What the verbs before this one did is to be seen.
-    work.flush().await?;
+    work.after_others()?;
     let queue = match (name, &options.conversation) {
-        ("", Some(handle)) => own_queue(work, handle).await?,
-        _ => work.look_up(|catalog| catalog.queue(name)).await?,
+        ("", Some(handle)) => own_queue(work, handle)?,
+        _ => work.look_up(|catalog| catalog.queue(name))?,
     };
-    work.queue(queue.number).await?;
+    work.queue(queue.number)?;
     if !queue.receive_enabled {
         let error = Error::new(ErrorCode::QueueDisabled, format!("The queue \"{}\" is off: nothing can be received from it. Switch it on with alterQueue.", queue.name));
         return Err(error.with("queue", &*queue.name).into());
     }
     let sides = match (&options.conversation, &options.group) {
-        (Some(handle), _) => one_conversation(work, &queue, handle).await?,
-        (None, Some(group)) => one_group(work, &queue, group).await?,
-        (None, None) => first_in_line(work, &queue).await?,
+        (Some(handle), _) => one_conversation(work, &queue, handle)?,
+        (None, Some(group)) => one_group(work, &queue, group)?,
+        (None, None) => first_in_line(work, &queue)?,
     };
 
     let mut allowance = Allowance::new(options.top.and_then(|top| top.to_u64()).unwrap_or(ROWS));
@@ -78,9 +78,9 @@ pub(crate) async fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOp
         if allowance.is_used_up() {
             break;
         }
-        let Some(conversation) = work.stored(side.conversation).await? else { continue };
+        let Some(conversation) = work.stored(side.conversation)? else { continue };
         let owner = Owner::of(&conversation, side.role);
-        let Some(take) = read_rows(work, &conversation, side, &owner, &mut allowance, &mut received.rows).await? else { continue };
+        let Some(take) = read_rows(work, &conversation, side, &owner, &mut allowance, &mut received.rows)? else { continue };
         received.takes.push(take);
     }
     if work.is_view() {
@@ -91,32 +91,33 @@ pub(crate) async fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOp
 
 /// What a transaction has received is not given to it again.
 fn note(work: &mut Work<'_>, take: &Take) {
-    let taken: &mut Taken = work.changes.taken.entry(take.side).or_default();
-    taken.cursor = take.to;
-    taken.rows += take.count();
-    taken.system.extend(take.system.iter().copied());
+    work.changes.taken.update(take.side, |taken| {
+        taken.cursor = take.to;
+        taken.rows += take.count();
+        taken.system.extend(take.system.iter().copied());
+    });
 }
 
 /// Without a name: the queue of the conversation that is asked for.
-async fn own_queue(work: &mut Work<'_>, handle: &str) -> Outcome<QueueDefinition> {
-    let (conversation, role) = work.endpoint(handle).await?;
+fn own_queue(work: &mut Work<'_>, handle: &str) -> Outcome<QueueDefinition> {
+    let (conversation, role) = work.endpoint(handle)?;
     match conversation.side(role).map(|side| side.service) {
-        Some(service) => work.queue_of(service).await,
+        Some(service) => work.queue_of(service),
         None => Err(work.not_found(handle).into()),
     }
 }
 
-async fn one_conversation(work: &mut Work<'_>, queue: &QueueDefinition, handle: &str) -> Outcome<Vec<SideId>> {
-    let (conversation, role) = work.endpoint(handle).await?;
+fn one_conversation(work: &mut Work<'_>, queue: &QueueDefinition, handle: &str) -> Outcome<Vec<SideId>> {
+    let (conversation, role) = work.endpoint(handle)?;
     if !is_on(work, queue, &conversation, role) {
         return Err(work.not_found(handle).into());
     }
     Ok(if work.try_lock(&conversation.group(role)) { vec![conversation.id_of(role)] } else { Vec::new() })
 }
 
-async fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<Vec<SideId>> {
+fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<Vec<SideId>> {
     let id = id.to_ascii_lowercase();
-    let member = membership::any_member(work, &id).await?;
+    let member = membership::any_member(work, &id)?;
     let Some((conversation, role)) = member.filter(|(conversation, role)| is_on(work, queue, conversation, *role)) else {
         let shown: String = id.chars().take(64).collect();
         let error = Error::new(ErrorCode::GroupNotFound, format!("No conversation of the queue \"{}\" is in the group \"{shown}\".", queue.name));
@@ -127,23 +128,22 @@ async fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Ou
         return Ok(Vec::new());
     }
     match conversation.side(role).and_then(|side| side.group.as_ref()) {
-        Some(group) => members_in_line(work, queue, group).await,
+        Some(group) => members_in_line(work, queue, group),
         None => Ok(vec![conversation.id_of(role)]),
     }
 }
 
-async fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcome<Vec<SideId>> {
+fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcome<Vec<SideId>> {
     let mut line = Line::of(queue.number);
-    let Some(turn) = line.first(work).await? else { return Ok(Vec::new()) };
-    if turn.is_shared { members_in_line(work, queue, &turn.group).await } else { Ok(vec![turn.side]) }
+    let Some(turn) = line.first(work)? else { return Ok(Vec::new()) };
+    if turn.is_shared { members_in_line(work, queue, &turn.group) } else { Ok(vec![turn.side]) }
 }
 
 /// The members of a group that have something to receive, the higher priority first.
-async fn members_in_line(work: &mut Work<'_>, queue: &QueueDefinition, group: &str) -> Outcome<Vec<SideId>> {
-    let records = work.tx.get_range(StoreName::Turns, &Turn::of_group(queue.number, group), None, Direction::Forward).await?;
-    let turns = records.iter().map(|record| Turn::read(record).map_err(|problem| problem.at(StoreName::Turns, group)));
-    let sides: Vec<SideId> = turns.map(|turn| turn.map(|turn| turn.side)).collect::<Result<_>>()?;
-    work.prefetch(sides.iter().map(|side| side.conversation), []).await?;
+fn members_in_line(work: &mut Work<'_>, queue: &QueueDefinition, group: &str) -> Outcome<Vec<SideId>> {
+    let records = work.get_range(StoreName::Turns, Turn::of_group(queue.number, group), None)?;
+    let sides: Vec<SideId> = records.iter().map(|record| Turn::from_record(record).map(|turn| turn.side)).collect::<Result<_>>()?;
+    work.need(sides.iter().map(|side| side.conversation), [])?;
     Ok(sides)
 }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::arrival;
 use crate::body::{Body, Value};
+use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::definitions::{Catalog, SentBy};
 use crate::error::{Error, ErrorCode};
@@ -38,7 +39,7 @@ pub struct Send {
 
 impl Send {
     /// All or none: every conversation is checked before the first effect.
-    pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
         let shares: Vec<&[OutgoingMessage]> = match self.to.len() {
             1 => vec![self.messages.as_slice()],
             _ => self.messages.chunks(1).collect(),
@@ -50,21 +51,21 @@ impl Send {
         }
         let mut checked = Vec::with_capacity(self.to.len());
         for (handle, messages) in self.to.iter().zip(shares) {
-            let (conversation, role) = work.endpoint(handle).await?;
-            check(work, &conversation, role, messages).await?;
+            let (conversation, role) = work.endpoint(handle)?;
+            check(work, &conversation, role, messages)?;
             checked.push((conversation.number, role, messages));
         }
         for (number, role, messages) in checked {
             // Read anew: two of them may be the two ends of one conversation.
-            if let Some(conversation) = work.conversation(number).await? {
-                send(work, conversation, role, messages).await?;
+            if let Some(conversation) = work.conversation(number)? {
+                send(work, conversation, role, messages)?;
             }
         }
         Ok(())
     }
 }
 
-async fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, messages: &[OutgoingMessage]) -> Outcome<()> {
+fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, messages: &[OutgoingMessage]) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Err(work.not_found(&conversation.handle(role)).into()) };
     // What an END or an Error at the other end does to a transaction that has already sent: see `too_late`.
     if !side.state.may_send() && !is_late(work, side.state) {
@@ -73,13 +74,13 @@ async fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, mes
     let mut last = None;
     for message in messages {
         if last != Some(&message.message_type) {
-            check_type(work, conversation, role, &message.message_type).await?;
+            check_type(work, conversation, role, &message.message_type)?;
             last = Some(&message.message_type);
         }
     }
     let own = work.catalog.queue_of(side.service).cloned();
     if let Some(queue) = own.filter(|queue| queue.retention && !queue.enqueue_enabled) {
-        work.queue(queue.number).await?;
+        work.queue(queue.number)?;
         let error = Error::new(
             ErrorCode::QueueDisabled,
             format!("The queue \"{}\" of the sending service is off and has retention on, so the sent message can't be kept. Switch the queue on with alterQueue.", queue.name),
@@ -89,16 +90,16 @@ async fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, mes
     Ok(())
 }
 
-async fn check_type(work: &mut Work<'_>, conversation: &Conversation, role: Role, message_type: &Rc<str>) -> Outcome<()> {
-    let contract = work.look_up(|catalog| catalog.contract(&conversation.contract)).await?;
+fn check_type(work: &mut Work<'_>, conversation: &Conversation, role: Role, message_type: &Rc<str>) -> Outcome<()> {
+    let contract = work.look_up(|catalog| catalog.contract(&conversation.contract))?;
     if !system::is_system(message_type) {
-        work.look_up(|catalog: &Catalog| catalog.message_type(message_type)).await?;
+        work.look_up(|catalog: &Catalog| catalog.message_type(message_type))?;
     }
     let sent_by = match contract.entries.iter().find(|(name, _)| name == message_type) {
         Some((_, sent_by)) => *sent_by,
         None => {
             // It may have grown meanwhile.
-            work.queue(crate::definitions::FIRST_QUEUE).await?;
+            work.queue(crate::definitions::FIRST_QUEUE)?;
             let error = Error::new(ErrorCode::NotInContract, format!("The contract \"{}\" does not have the message type \"{message_type}\". Add it to the contract, or send another type.", conversation.contract));
             return Err(work.at_commit(error.with("messageType", &**message_type).with("contract", &*conversation.contract)).into());
         }
@@ -117,13 +118,13 @@ async fn check_type(work: &mut Work<'_>, conversation: &Conversation, role: Role
     Ok(())
 }
 
-async fn send(work: &mut Work<'_>, mut conversation: Conversation, role: Role, messages: &[OutgoingMessage]) -> Outcome<()> {
+fn send(work: &mut Work<'_>, mut conversation: Box<Conversation>, role: Role, messages: &[OutgoingMessage]) -> Outcome<()> {
     let Some(side) = conversation.side(role).cloned() else { return Ok(()) };
     let now = work.now;
     let row = |message: &OutgoingMessage| Row { message_type: Rc::clone(&message.message_type), id: message.id, time: now, headers: message.headers.clone(), body: message.body.clone() };
     let rows: Vec<Row> = messages.iter().map(row).collect();
     if conversation.local.is_none() {
-        conversation.local = Some(is_local(work, &conversation).await?);
+        conversation.local = Some(is_local(work, &conversation)?);
     }
     let is_local = conversation.local == Some(true);
     if is_local && is_late(work, side.state) {
@@ -136,30 +137,30 @@ async fn send(work: &mut Work<'_>, mut conversation: Conversation, role: Role, m
     if let Some(sender) = conversation.side_mut(role) {
         sender.next_send = end;
     }
-    keep_copies(work, &mut conversation, role, sequence, &rows, is_local).await?;
+    keep_copies(work, &mut conversation, role, sequence, &rows, is_local)?;
     if side.state == State::StartedOutbound {
-        change_state(work, &mut conversation, role, State::Conversing).await?;
+        change_state(work, &mut conversation, role, State::Conversing)?;
     }
     if is_local {
-        deliver(work, &mut conversation, role, rows).await?;
+        deliver(work, &mut conversation, role, rows)?;
     } else {
-        transmit(work, &mut conversation, role, count(rows.len())).await?;
+        transmit(work, &mut conversation, role, count(rows.len()))?;
     }
     work.save(conversation);
     Ok(())
 }
 
 /// Whether the target service is in this broker.
-async fn is_local(work: &mut Work<'_>, conversation: &Conversation) -> Outcome<bool> {
+fn is_local(work: &mut Work<'_>, conversation: &Conversation) -> Outcome<bool> {
     let here = conversation.to_broker.as_deref().is_none_or(|broker| broker == "current" || *broker == *work.core.instance_id);
     if here && !work.catalog.services.contains_key(&conversation.target_service) {
-        work.queue(crate::definitions::FIRST_QUEUE).await?;
+        work.queue(crate::definitions::FIRST_QUEUE)?;
     }
     Ok(here && work.catalog.services.contains_key(&conversation.target_service))
 }
 
 /// Retention at the sender keeps a copy with status 3. A row that has to be transmitted is the same row.
-async fn keep_copies(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, sequence: u64, rows: &[Row], is_local: bool) -> Outcome<()> {
+fn keep_copies(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, sequence: u64, rows: &[Row], is_local: bool) -> Outcome<()> {
     let id = conversation.id_of(role);
     let Some(sender) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let service = sender.service;
@@ -171,47 +172,47 @@ async fn keep_copies(work: &mut Work<'_>, conversation: &mut Conversation, role:
         let added = count(rows.len());
         Side::add_interval(&mut sender.copied_intervals, sequence, sequence + added);
         sender.copies += added;
-        work.count(service, |counters| counters.copies += added).await?;
+        work.count(service, |counters| counters.copies += added)?;
     }
-    work.append(id, Class::Sent, service, retains, sequence, sequence, rows.to_vec());
+    work.append(Pending { side: id, class: Class::Sent, service, is_visible: retains, first: sequence, sequence, rows: rows.to_vec() });
     Ok(())
 }
 
 /// Puts the messages straight into the queue of the far end, in the same broker.
-async fn deliver(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, rows: Vec<Row>) -> Outcome<()> {
+fn deliver(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, rows: Vec<Row>) -> Outcome<()> {
     let far = role.other();
     let is_first = role == Role::Initiator && conversation.target.is_none() && conversation.side(role).is_some_and(|side| side.next_send == count(rows.len()));
-    if is_first && !open_target(work, conversation).await? {
+    if is_first && !open_target(work, conversation)? {
         let description = format!("The service \"{}\" does not accept the contract \"{}\".", conversation.target_service, conversation.contract);
-        return arrival::fail(work, conversation, role, -8409, &description).await;
+        return arrival::fail(work, conversation, role, -8409, &description);
     }
     match conversation.side(far).map(|side| side.state) {
         Some(State::DisconnectedOutbound) => drop_rows(work, conversation, role, &rows, "the far side has ended the conversation"),
-        Some(_) => arrival::arrive(work, conversation, far, rows, false).await?,
+        Some(_) => arrival::arrive(work, conversation, far, rows, false)?,
         None => {
             drop_rows(work, conversation, role, &rows, "the far endpoint is gone");
-            arrival::fail(work, conversation, role, -8462, "The far endpoint of the conversation is gone.").await?;
+            arrival::fail(work, conversation, role, -8462, "The far endpoint of the conversation is gone.")?;
         }
     }
     Ok(())
 }
 
 /// Makes the target endpoint, with a group and a priority of its own. False: the service does not accept the contract.
-async fn open_target(work: &mut Work<'_>, conversation: &mut Conversation) -> Outcome<bool> {
-    let service = work.look_up(|catalog| catalog.service(&conversation.target_service)).await?;
+fn open_target(work: &mut Work<'_>, conversation: &mut Conversation) -> Outcome<bool> {
+    let service = work.look_up(|catalog| catalog.service(&conversation.target_service))?;
     // Whoever reads the queue's record sees whether the service has changed.
-    work.queue_of(service.number).await?;
+    work.queue_of(service.number)?;
     if !service.contracts.contains(&conversation.contract) {
         return Ok(false);
     }
     let priority = work.catalog.priority(&conversation.contract, &conversation.target_service, &conversation.initiator_service);
     conversation.target = Some(Side::new(service.number, State::Conversing, priority, None));
-    work.move_state(conversation, Role::Target, service.number, None, Some(State::Conversing)).await?;
+    work.move_state(conversation, Role::Target, service.number, None, Some(State::Conversing))?;
     Ok(true)
 }
 
 /// The rows wait for a route to a service that is not here.
-async fn transmit(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, added: u64) -> Outcome<()> {
+fn transmit(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, added: u64) -> Outcome<()> {
     let now = work.now;
     let Some(sender) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let may_go = sender.state.may_send();
@@ -221,7 +222,7 @@ async fn transmit(work: &mut Work<'_>, conversation: &mut Conversation, role: Ro
     }
     let service = sender.service;
     work.changes.notice.transmission = true;
-    work.count(service, |counters| counters.outgoing += added).await
+    work.count(service, |counters| counters.outgoing += added)
 }
 
 /// In the commit of a transaction: the far side ended, or failed, after the transaction had sent. That is not the transaction's fault.
@@ -243,11 +244,11 @@ fn drop_rows(work: &mut Work<'_>, conversation: &Conversation, role: Role, rows:
 }
 
 /// An endpoint goes into another state.
-pub(crate) async fn change_state(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, to: State) -> Outcome<()> {
+pub(crate) fn change_state(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, to: State) -> Outcome<()> {
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let from = std::mem::replace(&mut side.state, to);
     let service = side.service;
-    work.move_state(conversation, role, service, Some(from), Some(to)).await
+    work.move_state(conversation, role, service, Some(from), Some(to))
 }
 
 /// The error for a verb that the state of its endpoint does not allow.

@@ -39,8 +39,8 @@ impl Take {
 
     /// Moves the cursor. Whoever comes late, because the group was taken from him or another reader was faster, is refused: nothing is
     /// received twice.
-    pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
-        let conversation = work.conversation(self.side.conversation).await?;
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
+        let conversation = work.conversation(self.side.conversation)?;
         let Some(mut conversation) = conversation.filter(|conversation| conversation.side(self.side.role).is_some()) else {
             let error = Error::new(ErrorCode::ConversationNotFound, "A conversation that messages were received from was ended before the transaction committed. It was rolled back.");
             return Err(work.at_commit(error).into());
@@ -60,7 +60,7 @@ impl Take {
         side.cursor = self.to;
         side.system.retain(|row| !self.system.contains(&(row.kind, row.number)));
         side.unread = side.unread.saturating_sub(taken);
-        let retains = work.queue_of(service).await?.retention;
+        let retains = work.queue_of(service)?.retention;
         if retains {
             side.kept += taken;
             Side::add_interval(&mut side.kept_intervals, self.from, self.to);
@@ -71,7 +71,7 @@ impl Take {
             counters.ready = counters.ready.saturating_sub(taken);
             counters.kept += if retains { taken } else { 0 };
         })
-        .await?;
+        ?;
         work.save(conversation);
         Ok(())
     }

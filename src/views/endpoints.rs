@@ -8,7 +8,9 @@ use serde::Deserialize;
 use super::{Extent, PAGE_ROWS, Page};
 use crate::clock::Instant;
 use crate::conversation::{Conversation, State};
-use crate::ids::{Role, SideId};
+use crate::core::Core;
+use crate::driver::Driver;
+use crate::ids::Role;
 use crate::membership;
 use crate::message::count;
 use crate::record::float;
@@ -65,9 +67,9 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    fn of(work: &Work<'_>, conversation: &Conversation, role: Role) -> Option<Self> {
+    fn of(core: &Core, conversation: &Conversation, role: Role) -> Option<Self> {
         let side = conversation.side(role)?;
-        let here = (conversation.local == Some(true)).then(|| Rc::clone(&work.core.instance_id));
+        let here = (conversation.local == Some(true)).then(|| Rc::clone(&core.instance_id));
         Some(Self {
             conversation_handle: conversation.handle(role),
             conversation_id: Rc::clone(&conversation.id),
@@ -98,36 +100,33 @@ impl EndpointFilter {
 }
 
 /// The endpoint with a handle.
-pub(crate) async fn info(work: &mut Work<'_>, handle: &str) -> Outcome<Option<Endpoint>> {
-    let found = work.find(handle).await?;
-    Ok(found.and_then(|(conversation, role)| Endpoint::of(work, &conversation, role)))
+pub(crate) fn info(work: &mut Work<'_>, handle: &str) -> Outcome<Option<Endpoint>> {
+    let found = work.find(handle)?;
+    Ok(found.and_then(|(conversation, role)| Endpoint::of(work.core, &conversation, role)))
 }
 
-/// Endpoints, in the order in which their conversations were begun in a context. `position` is the number of the last conversation.
-pub(crate) async fn conversations(work: &mut Work<'_>, filter: &EndpointFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Endpoint>> {
+/// Endpoints, in the order of the numbers of their conversations. `position` is the number of the last conversation.
+pub(crate) async fn conversations(driver: &mut Driver<'_>, filter: &EndpointFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Endpoint>> {
     let mut page = Page { rows: Vec::new(), next: None };
     if let Some(group) = &filter.group {
-        for side in of_group(work, group).await? {
-            let conversation = work.conversation(side.conversation).await?;
-            page.rows.extend(conversation.and_then(|conversation| Endpoint::of(work, &conversation, side.role)).filter(|endpoint| filter.wants(endpoint)));
-        }
+        let endpoints = driver.look(|work| of_group(work, group)).await?;
+        page.rows.extend(endpoints.into_iter().filter(|endpoint| filter.wants(endpoint)));
         return Ok(page);
     }
     let mut range = Range::all();
     if let Some([last]) = position {
         range.lower = Bound::Excluding((*last).into());
     }
-    let limit = PAGE_ROWS.to_u32().unwrap_or(u32::MAX);
+    let limit = PAGE_ROWS.to_u32();
     loop {
-        let records = work.tx.get_range(StoreName::Conversations, &range, Some(limit), Direction::Forward).await?;
+        let records = driver.tx.get_range(StoreName::Conversations, &range, limit, Direction::Forward).await?;
         let is_last = count(records.len()) < PAGE_ROWS;
         let mut last = None;
         for record in records {
             let number = record.item(1).number().and_then(|number| number.to_u64()).unwrap_or(0);
-            let conversation = Conversation::read(number, &record).map_err(|problem| problem.at(StoreName::Conversations, number))?;
-            for role in [Role::Initiator, Role::Target] {
-                page.rows.extend(Endpoint::of(work, &conversation, role).filter(|endpoint| filter.wants(endpoint)));
-            }
+            let conversation = Conversation::from_record(number, &record)?;
+            let endpoints = [Role::Initiator, Role::Target].into_iter().filter_map(|role| Endpoint::of(driver.core, &conversation, role));
+            page.rows.extend(endpoints.filter(|endpoint| filter.wants(endpoint)));
             last = Some(float(number));
         }
         let Some(last) = last.filter(|_| !is_last) else { return Ok(page) };
@@ -139,11 +138,17 @@ pub(crate) async fn conversations(work: &mut Work<'_>, filter: &EndpointFilter, 
     }
 }
 
-async fn of_group(work: &mut Work<'_>, group: &str) -> Outcome<Vec<SideId>> {
+fn of_group(work: &mut Work<'_>, group: &str) -> Outcome<Vec<Endpoint>> {
     let group = group.to_ascii_lowercase();
-    let shared = membership::members(work, &group).await?;
-    if !shared.is_empty() {
-        return Ok(shared);
+    let mut sides = membership::members(work, &group)?;
+    if sides.is_empty() {
+        sides.extend(membership::any_member(work, &group)?.map(|(conversation, role)| conversation.id_of(role)));
     }
-    Ok(membership::any_member(work, &group).await?.map(|(conversation, role)| conversation.id_of(role)).into_iter().collect())
+    work.need(sides.iter().map(|side| side.conversation), [])?;
+    let mut endpoints = Vec::new();
+    for side in sides {
+        let conversation = work.conversation(side.conversation)?;
+        endpoints.extend(conversation.and_then(|conversation| Endpoint::of(work.core, &conversation, side.role)));
+    }
+    Ok(endpoints)
 }

@@ -7,16 +7,19 @@ mod transmission;
 
 use std::rc::Rc;
 
+use crate::changes::Changes;
 use crate::core::Core;
+use crate::driver::Driver;
 use crate::error::Result;
+use crate::reads::Reads;
 use crate::store::{Mode, StoreName, transact};
-use crate::work::{Changes, Outcome, Purpose, Stop, Work};
+use crate::work::{Outcome, Purpose, Stop, Work};
 
 pub use endpoints::{Endpoint, EndpointFilter};
 pub use queues::QueueInfo;
 pub use select::RowFilter;
 pub(crate) use endpoints::{conversations, info};
-pub(crate) use queues::{count, queues};
+pub(crate) use queues::{count_rows, queues};
 pub(crate) use select::{select, select_archive};
 pub use transmission::TransmissionRow;
 pub(crate) use transmission::transmission_queue;
@@ -44,7 +47,7 @@ pub struct Page<T> {
 }
 
 /// What views read.
-const SCOPE: [StoreName; 8] = [
+pub(crate) const SCOPE: [StoreName; 8] = [
     StoreName::Meta,
     StoreName::Definitions,
     StoreName::Queues,
@@ -57,12 +60,11 @@ const SCOPE: [StoreName; 8] = [
 
 impl Core {
     /// Runs a view in one read-only storage transaction, begun again when the definitions turn out to be old.
-    pub(crate) async fn view<T>(self: &Rc<Self>, scope: &[StoreName], view: impl AsyncFn(&mut Work<'_>) -> Outcome<T>) -> Result<T> {
+    pub(crate) async fn view<T>(self: &Rc<Self>, scope: &[StoreName], view: impl AsyncFn(&mut Driver<'_>) -> Outcome<T>) -> Result<T> {
         loop {
             let read = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
-                let mut changes = Changes::default();
-                let mut work = Work { core: self, tx, catalog: self.catalog(), now: self.host.clock.now(), purpose: Purpose::View(0), changes: &mut changes };
-                view(&mut work).await
+                let (mut reads, mut changes) = (Reads::default(), Changes::default());
+                view(&mut Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }).await
             });
             match read.await {
                 Err(Stop::Stale) => self.reload_catalog().await?,
@@ -71,7 +73,15 @@ impl Core {
         }
     }
 
-    pub(crate) async fn view_rows<T>(self: &Rc<Self>, view: impl AsyncFn(&mut Work<'_>) -> Outcome<T>) -> Result<T> {
-        self.view(&SCOPE, view).await
+    /// Runs a view that is a plain function.
+    pub(crate) async fn look<T>(self: &Rc<Self>, view: impl Fn(&mut Work<'_>) -> Outcome<T>) -> Result<T> {
+        self.view(&SCOPE, async |driver| driver.look(&view).await).await
+    }
+}
+
+impl Driver<'_> {
+    /// Runs a plain function that changes nothing.
+    pub(crate) async fn look<T>(&mut self, view: impl Fn(&mut Work<'_>) -> Outcome<T>) -> Outcome<T> {
+        self.run(Purpose::View(0), view).await
     }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{Extent, PAGE_BYTES, PAGE_ROWS, Page};
 use crate::archive::Archived;
 use crate::conversation::Conversation;
+use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::message::{self, Class, RUN_ROWS, Run, Status, count};
 use crate::reading::with_large_bodies;
@@ -91,13 +92,11 @@ impl Stream {
     }
 
     /// The next run, without taking it.
-    async fn peek(&mut self, work: &mut Work<'_>, direction: Direction) -> Outcome<Option<u64>> {
+    async fn peek(&mut self, driver: &mut Driver<'_>, direction: Direction) -> Outcome<Option<u64>> {
         if self.runs.is_empty() && !self.is_complete {
-            let records = work.tx.get_range(self.source, &self.range, Some(RUNS), direction).await?;
+            let records = driver.tx.get_range(self.source, &self.range, Some(RUNS), direction).await?;
             self.is_complete = count(records.len()) < u64::from(RUNS);
-            for record in &records {
-                self.runs.push_back(Run::read(record).map_err(|problem| problem.at(StoreName::Messages, record.field("l").number()))?);
-            }
+            self.runs = records.iter().map(Run::from_record).collect::<Result<_>>()?;
             if let Some(last) = self.runs.back() {
                 let key = match self.source {
                     Source::Order => order_key(last.service.unwrap_or_default(), last.first_order),
@@ -108,7 +107,7 @@ impl Stream {
                     Direction::Backward => self.range.upper = Bound::Excluding(key),
                 }
             }
-            work.prefetch(self.runs.iter().map(|run| run.side.conversation), []).await?;
+            driver.look(|work| work.need(self.runs.iter().map(|run| run.side.conversation), [])).await?;
         }
         Ok(self.runs.front().map(|run| run.first_order))
     }
@@ -119,56 +118,60 @@ fn order_key(service: u32, order: u64) -> Key {
 }
 
 /// What `select` shows. `position` is what the page before gave: the last order, how many rows may still come, and per class where to go on.
-pub(crate) async fn select(work: &mut Work<'_>, name: &str, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Rows>> {
-    let queue = work.look_up(|catalog| catalog.queue(name)).await?;
-    work.queue(queue.number).await?;
+pub(crate) async fn select(driver: &mut Driver<'_>, name: &str, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Rows>> {
     let whole = |index: usize| position.and_then(|position| position.get(index)).and_then(|number| number.to_u64());
     let last = whole(0).or_else(|| filter.after.filter(|_| !filter.reverse).and_then(|after| after.to_u64()));
     let mut left = whole(1).or(filter.limit()).unwrap_or(u64::MAX);
     let direction = filter.direction();
-
-    let mut streams = match &filter.conversation {
-        Some(handle) => side_streams(work, queue.number, handle, filter, position).await?,
-        None => queue_streams(work, queue.number, filter, last).await?,
-    };
+    let mut streams = driver.look(|work| streams(work, name, filter, position, last)).await?;
     let mut page = Page { rows: Vec::new(), next: None };
     let (mut rows, mut bytes, mut reached) = (0, 0.0, last);
-    'runs: loop {
+    loop {
         // Orders are unique, and a run's follow each other: the runs of all streams are in one line.
         let mut next: Option<(usize, u64)> = None;
         for (index, stream) in streams.iter_mut().enumerate() {
-            if let Some(order) = stream.peek(work, direction).await? {
+            if let Some(order) = stream.peek(driver, direction).await? {
                 let is_before = next.is_none_or(|(_, other)| if filter.reverse { order > other } else { order < other });
                 next = if is_before { Some((index, order)) } else { next };
             }
         }
-        let Some(run) = next.and_then(|(index, _)| streams.get_mut(index)).and_then(|stream| stream.runs.front().cloned()) else { break };
-        let conversation = work.conversation(run.side.conversation).await?;
-        for stretch in wanted(filter, conversation.as_ref(), &run, last) {
-            let (from, to, status) = filter.limited(stretch, left);
-            let Some(conversation) = &conversation else { break };
-            if from >= to {
-                break 'runs;
+        let Some((index, _)) = next else { return Ok(page) };
+        let Some(run) = streams.get(index).and_then(|stream| stream.runs.front()) else { return Ok(page) };
+        let cached = driver.changes.conversations.get(&run.side.conversation);
+        if let Some(conversation) = cached.and_then(|cached| cached.current.as_ref()) {
+            for stretch in wanted(filter, conversation, run, last) {
+                let (from, to, status) = filter.limited(stretch, left);
+                if from >= to {
+                    return Ok(page);
+                }
+                let is_full = rows > 0 && (rows + count(to - from) > PAGE_ROWS || bytes >= PAGE_BYTES);
+                if extent == Extent::Page && is_full {
+                    page.next = Some(position_after(&streams, reached, left, filter));
+                    return Ok(page);
+                }
+                let mut part = Rows::of(&driver.catalog, &Owner::of(conversation, run.side.role), run, from, to, status);
+                part = with_large_bodies(driver.tx, run, from, to, part).await?;
+                part.is_reversed = filter.reverse;
+                rows += count(part.count);
+                left -= count(part.count);
+                bytes += (from..to).map(|index| run.size_of(index)).sum::<f64>();
+                reached = Some(if filter.reverse { part.order } else { part.order + count(part.count) - 1 });
+                page.rows.push(part);
             }
-            let is_full = rows > 0 && (rows + count(to - from) > PAGE_ROWS || bytes >= PAGE_BYTES);
-            if extent == Extent::Page && is_full {
-                page.next = Some(position_after(&streams, reached, left, filter));
-                break 'runs;
-            }
-            let mut part = Rows::of(&work.catalog, &Owner::of(conversation, run.side.role), &run, from, to, status);
-            part = with_large_bodies(work.tx, &run, from, to, part).await?;
-            part.is_reversed = filter.reverse;
-            rows += count(part.count);
-            left -= count(part.count);
-            bytes += (from..to).map(|index| run.size_of(index)).sum::<f64>();
-            reached = Some(if filter.reverse { part.order } else { part.order + count(part.count) - 1 });
-            page.rows.push(part);
         }
-        if let Some((index, _)) = next {
-            streams.get_mut(index).and_then(|stream| stream.runs.pop_front());
+        if let Some(stream) = streams.get_mut(index) {
+            stream.runs.pop_front();
         }
     }
-    Ok(page)
+}
+
+fn streams(work: &mut Work<'_>, name: &str, filter: &RowFilter, position: Option<&[f64]>, last: Option<u64>) -> Outcome<Vec<Stream>> {
+    let queue = work.look_up(|catalog| catalog.queue(name))?;
+    work.queue(queue.number)?;
+    match &filter.conversation {
+        Some(handle) => side_streams(work, queue.number, handle, filter, position),
+        None => queue_streams(work, queue.number, filter, last),
+    }
 }
 
 /// Where the next page begins: behind the last row that was given, and, in one side's rows, at which run of each class.
@@ -186,8 +189,8 @@ fn position_after(streams: &[Stream], reached: Option<u64>, left: u64, filter: &
 const NOTHING_LEFT: f64 = -1.0;
 
 /// The stretches of a run that are asked for, in the direction that is asked for.
-fn wanted(filter: &RowFilter, conversation: Option<&Conversation>, run: &Run, last: Option<u64>) -> Vec<(usize, usize, Status)> {
-    let Some((conversation, side)) = conversation.and_then(|conversation| Some((conversation, conversation.side(run.side.role)?))) else { return Vec::new() };
+fn wanted(filter: &RowFilter, conversation: &Conversation, run: &Run, last: Option<u64>) -> Vec<(usize, usize, Status)> {
+    let Some(side) = conversation.side(run.side.role) else { return Vec::new() };
     if filter.group.as_ref().is_some_and(|group| !group.eq_ignore_ascii_case(&conversation.group(run.side.role))) {
         return Vec::new();
     }
@@ -229,7 +232,7 @@ impl RowFilter {
 }
 
 /// A stream per service of the queue.
-async fn queue_streams(work: &mut Work<'_>, queue: u32, filter: &RowFilter, last: Option<u64>) -> Outcome<Vec<Stream>> {
+fn queue_streams(work: &mut Work<'_>, queue: u32, filter: &RowFilter, last: Option<u64>) -> Outcome<Vec<Stream>> {
     // A run that begins up to so many orders before may have rows that are wanted.
     let reach = count(RUN_ROWS) - 1;
     let mut from = filter.after.and_then(|after| after.to_u64()).map_or(0, |after| after.saturating_sub(reach));
@@ -241,7 +244,7 @@ async fn queue_streams(work: &mut Work<'_>, queue: u32, filter: &RowFilter, last
     }
     if filter.status.as_deref() == Some(&[1.0]) {
         // What is ready is no older than the first turns say.
-        let Some(oldest) = oldest_turn(work, queue).await? else { return Ok(Vec::new()) };
+        let Some(oldest) = oldest_turn(work, queue)? else { return Ok(Vec::new()) };
         from = from.max(oldest.saturating_sub(reach));
     }
     let end = |service| Key::list([Key::from(service), Key::from(to.to_f64().unwrap_or(f64::MAX))]);
@@ -249,11 +252,11 @@ async fn queue_streams(work: &mut Work<'_>, queue: u32, filter: &RowFilter, last
     Ok(work.catalog.services_on(queue).map(|service| stream(service.number)).collect())
 }
 
-async fn oldest_turn(work: &mut Work<'_>, queue: u32) -> Outcome<Option<u64>> {
+fn oldest_turn(work: &mut Work<'_>, queue: u32) -> Outcome<Option<u64>> {
     let mut oldest: Option<u64> = None;
     for priority in 1..=10 {
-        if let Some(record) = work.tx.first(StoreName::Turns, &Turn::of_priority(queue, priority)).await? {
-            let order = Turn::read(&record).map_err(|problem| problem.at(StoreName::Turns, queue))?.order;
+        if let Some(record) = work.get_range(StoreName::Turns, Turn::of_priority(queue, priority), Some(1))?.first() {
+            let order = Turn::from_record(record)?.order;
             oldest = Some(oldest.map_or(order, |other| other.min(order)));
         }
     }
@@ -261,8 +264,8 @@ async fn oldest_turn(work: &mut Work<'_>, queue: u32) -> Outcome<Option<u64>> {
 }
 
 /// A stream per class of one side.
-async fn side_streams(work: &mut Work<'_>, queue: u32, handle: &str, filter: &RowFilter, position: Option<&[f64]>) -> Outcome<Vec<Stream>> {
-    let Some((conversation, role)) = work.find(handle).await? else { return Ok(Vec::new()) };
+fn side_streams(work: &mut Work<'_>, queue: u32, handle: &str, filter: &RowFilter, position: Option<&[f64]>) -> Outcome<Vec<Stream>> {
+    let Some((conversation, role)) = work.find(handle)? else { return Ok(Vec::new()) };
     let is_here = conversation.side(role).and_then(|side| work.catalog.queue_of(side.service)).is_some_and(|other| other.number == queue);
     let side = conversation.id_of(role);
     let is_wanted = |class: &Class| match class {
@@ -287,7 +290,7 @@ async fn side_streams(work: &mut Work<'_>, queue: u32, handle: &str, filter: &Ro
 }
 
 /// What the archive shows, oldest first. `position` is the key of the last record that was read, and how many rows may still come.
-pub(crate) async fn select_archive(work: &mut Work<'_>, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Rows>> {
+pub(crate) async fn select_archive(driver: &mut Driver<'_>, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Rows>> {
     let direction = filter.direction();
     let mut range = Range::all();
     let mut left = filter.limit().unwrap_or(u64::MAX);
@@ -307,10 +310,10 @@ pub(crate) async fn select_archive(work: &mut Work<'_>, filter: &RowFilter, posi
     let mut page = Page { rows: Vec::new(), next: None };
     let (mut rows, mut bytes) = (0, 0.0);
     loop {
-        let records = work.tx.get_range(StoreName::Archive, &range, Some(RUNS), direction).await?;
+        let records = driver.tx.get_range(StoreName::Archive, &range, Some(RUNS), direction).await?;
         let is_last = count(records.len()) < u64::from(RUNS);
         for record in records {
-            let archived = Archived::read(&record).map_err(|problem| problem.at(StoreName::Archive, record.item(1).number()))?;
+            let archived = Archived::from_record(&record)?;
             let key = archived.key.clone();
             if is_wanted(&archived) {
                 let mut stretches = filter.cut(&archived.run, 0, archived.run.count, archived.status, None);
@@ -322,7 +325,7 @@ pub(crate) async fn select_archive(work: &mut Work<'_>, filter: &RowFilter, posi
                     if from >= to {
                         return Ok(page);
                     }
-                    let mut part = Rows::of(&work.catalog, &archived.owner, &archived.run, from, to, status);
+                    let mut part = Rows::of(&driver.catalog, &archived.owner, &archived.run, from, to, status);
                     part.is_reversed = filter.reverse;
                     part.archived = Some((archived.at, Rc::clone(&archived.queue)));
                     rows += count(part.count);

@@ -7,9 +7,9 @@ use crate::clock::Instant;
 use crate::conversation::{Conversation, Side};
 use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Run, count, system};
-use crate::store::{Direction, StoreName};
+use crate::store::StoreName;
 use crate::turn::{HeldTurn, OutgoingTurn};
-use crate::work::{Outcome, Work};
+use crate::work::{Outcome, Stop, Work};
 
 /// A row of the transmission queue, as `sys.transmission_queue` shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,9 +57,9 @@ impl TransmissionRow {
 }
 
 /// Rows that wait because the queue of their target is off, then those that wait for their transmission.
-pub(crate) async fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>) -> Outcome<Vec<TransmissionRow>> {
+pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>) -> Outcome<Vec<TransmissionRow>> {
     let wanted = match conversation {
-        Some(handle) => match work.find(handle).await? {
+        Some(handle) => match work.find(handle)? {
             Some((conversation, role)) => Some(conversation.id_of(role)),
             None => return Ok(Vec::new()),
         },
@@ -69,56 +69,55 @@ pub(crate) async fn transmission_queue(work: &mut Work<'_>, conversation: Option
     let mut rows = Vec::new();
     let catalog = Rc::clone(&work.catalog);
     for queue in catalog.queues.values() {
-        for record in work.tx.get_range(StoreName::Turns, &HeldTurn::of_queue(queue.number), None, Direction::Forward).await? {
-            let side = HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, queue.number))?.side;
+        for record in work.get_range(StoreName::Turns, HeldTurn::of_queue(queue.number), None)?.to_vec() {
+            let side = HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &queue.number.into()))?.side;
             let sender = SideId { role: side.role.other(), ..side };
             if is_wanted(sender) {
                 let reason = format!("The queue \"{}\" of the target service is off.", queue.name);
-                held(work, side, &reason.into(), &mut rows).await?;
+                held(work, side, &reason.into(), &mut rows)?;
             }
         }
     }
-    for record in work.tx.get_range(StoreName::Turns, &OutgoingTurn::all(), None, Direction::Forward).await? {
-        let side = OutgoingTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, "transmission"))?.side;
+    for record in work.get_range(StoreName::Turns, OutgoingTurn::all(), None)?.to_vec() {
+        let side = OutgoingTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &"transmission".into()))?.side;
         if is_wanted(side) {
-            outgoing(work, side, &mut rows).await?;
+            outgoing(work, side, &mut rows)?;
         }
     }
     Ok(rows)
 }
 
-async fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
-    let Some(conversation) = work.conversation(id.conversation).await? else { return Ok(()) };
+fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
+    let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
     let Some(side) = conversation.side(id.role) else { return Ok(()) };
-    for run in runs(work, id, Class::Received, side.visible_end(), side.next_expected).await? {
+    for run in runs(work, id, Class::Received, side.visible_end(), side.next_expected)? {
         add(&conversation, id.role.other(), &run, side.visible_end(), reason, rows);
     }
     for row in side.system.iter().filter(|row| row.held) {
-        for run in runs(work, id, Class::System, row.number, row.number + 1).await? {
+        for run in runs(work, id, Class::System, row.number, row.number + 1)? {
             add(&conversation, id.role.other(), &run, row.number, reason, rows);
         }
     }
     Ok(())
 }
 
-async fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
-    let Some(conversation) = work.conversation(id.conversation).await? else { return Ok(()) };
+fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
+    let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
     let Some((side, outgoing)) = conversation.side(id.role).and_then(|side| Some((side, side.outgoing.as_ref()?))) else { return Ok(()) };
     let reason: Rc<str> = match &*outgoing.reason {
         "" => format!("There is no service \"{}\" here and no route to it.", conversation.service(id.role.other())).into(),
         reason => reason.into(),
     };
-    for run in runs(work, id, Class::Sent, outgoing.acknowledged, side.next_send).await? {
+    for run in runs(work, id, Class::Sent, outgoing.acknowledged, side.next_send)? {
         add(&conversation, id.role, &run, outgoing.acknowledged, &reason, rows);
     }
     Ok(())
 }
 
-async fn runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Outcome<Vec<Run>> {
+fn runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Outcome<Vec<Run>> {
     // The run of the last number may end behind it.
     let range = message::keys_between(id, class, from, to + count(message::RUN_ROWS));
-    let records = work.tx.get_range(StoreName::Messages, &range, None, Direction::Forward).await?;
-    Ok(records.iter().map(Run::read).collect::<Result<_, _>>().map_err(|problem| problem.at(StoreName::Messages, id.number()))?)
+    work.get_range(StoreName::Messages, range, None)?.iter().map(|record| Run::from_record(record).map_err(Stop::from)).collect()
 }
 
 fn add(conversation: &Conversation, sender: Role, run: &Run, from: u64, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) {

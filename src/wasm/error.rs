@@ -2,6 +2,8 @@
 
 use std::future::Future;
 
+use futures_util::TryFutureExt;
+use futures_util::future::LocalBoxFuture;
 use js_sys::Promise;
 use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::future_to_promise;
@@ -26,5 +28,7 @@ pub(super) fn to_js(error: &Error) -> JsValue {
 
 /// A promise of what a future gives.
 pub(super) fn promise(future: impl Future<Output = Result<JsValue>> + 'static) -> Promise {
-    future_to_promise(async move { future.await.map_err(|error| to_js(&error)) })
+    // In a box, so that the machinery of promises is there once and not per method.
+    let future: LocalBoxFuture<'static, Result<JsValue>> = Box::pin(future);
+    future_to_promise(future.map_err(|error| to_js(&error)))
 }

@@ -1,7 +1,6 @@
 //! One connection per database and context, however many brokers are opened over it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use futures_channel::oneshot;
@@ -11,6 +10,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
 use super::convert;
+use crate::map::Map;
 use crate::broker::Broker;
 use crate::core::Host;
 use crate::error::{Error, Result};
@@ -67,10 +67,10 @@ enum Entry {
 }
 
 thread_local! {
-    static CONNECTIONS: RefCell<BTreeMap<String, Entry>> = const { RefCell::new(BTreeMap::new()) };
+    static CONNECTIONS: RefCell<Map<String, Entry>> = const { RefCell::new(Map::new()) };
 }
 
-fn with<T>(work: impl FnOnce(&mut BTreeMap<String, Entry>) -> T) -> T {
+fn with<T>(work: impl FnOnce(&mut Map<String, Entry>) -> T) -> T {
     CONNECTIONS.with_borrow_mut(work)
 }
 

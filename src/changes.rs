@@ -1,0 +1,182 @@
+//! What a unit of work has read and changed, and how to take the changes of a verb back.
+
+use std::rc::Rc;
+
+use crate::body::Body;
+use crate::conversation::{Conversation, System};
+use crate::ids::SideId;
+use crate::map::Map;
+use crate::message::{Class, Row, count};
+use crate::notice::Notice;
+use crate::queue::Queue;
+use crate::store::Change;
+use crate::work::Numbers;
+
+/// A record as it is stored, and as it will be.
+#[derive(Clone, Debug)]
+pub(crate) struct Cached<T> {
+    pub(crate) stored: Option<T>,
+    pub(crate) current: Option<T>,
+    pub(crate) dirty: bool,
+}
+
+impl<T: Clone> Cached<T> {
+    /// A record as it was read.
+    pub(crate) fn read(value: Option<T>) -> Self {
+        Self { stored: value.clone(), current: value, dirty: false }
+    }
+}
+
+/// Rows of one side and class that follow each other and are not in a run yet.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) side: SideId,
+    pub(crate) class: Class,
+    /// The service whose queue numbers them.
+    pub(crate) service: u32,
+    /// Whether that queue shows them.
+    pub(crate) is_visible: bool,
+    /// The number of the first within side and class.
+    pub(crate) first: u64,
+    pub(crate) sequence: u64,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// What a transaction has received from a side. It is not given to it again, and taken out at the commit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) cursor: u64,
+    pub(crate) system: Vec<(System, u64)>,
+    pub(crate) rows: u64,
+}
+
+/// What has been read and changed. A transaction keeps it from call to call; every other unit of work begins with an empty one.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) conversations: Map<u64, Cached<Box<Conversation>>>,
+    pub(crate) queues: Map<u32, Cached<Queue>>,
+    pub(crate) numbers: Option<Numbers>,
+    pub(crate) pending: Vec<Pending>,
+    pub(crate) taken: Map<SideId, Taken>,
+    pub(crate) group_states: Map<Rc<str>, Option<Body>>,
+    /// Writes that concern no cached record.
+    pub(crate) writes: Vec<Change>,
+    pub(crate) notice: Notice,
+    /// How many effects there have been.
+    pub(crate) effects: u64,
+    undo: Vec<Undo>,
+}
+
+/// How to take one effect back.
+#[derive(Debug)]
+enum Undo {
+    Conversation { number: u64, current: Option<Box<Conversation>>, dirty: bool },
+    NewConversation(u64),
+    Queue { number: u32, current: Option<Queue>, dirty: bool },
+    /// So many rows were pending at this place.
+    Rows(usize, usize),
+}
+
+/// A point to go back to.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    effects: u64,
+    numbers: Option<Numbers>,
+    pending: usize,
+    writes: usize,
+    states: usize,
+    dropped: usize,
+    disabled: usize,
+}
+
+impl Changes {
+    /// The present: [`Changes::back_to`] takes back what comes after it.
+    pub(crate) fn mark(&mut self) -> Mark {
+        self.undo.clear();
+        Mark {
+            effects: self.effects,
+            numbers: self.numbers,
+            pending: self.pending.len(),
+            writes: self.writes.len(),
+            states: self.notice.states.len(),
+            dropped: self.notice.dropped.len(),
+            disabled: self.notice.disabled.len(),
+        }
+    }
+
+    /// Takes everything back that came after the last mark.
+    pub(crate) fn back_to(&mut self, mark: &Mark) {
+        while let Some(undo) = self.undo.pop() {
+            match undo {
+                Undo::Conversation { number, current, dirty } => {
+                    if let Some(cached) = self.conversations.get_mut(&number) {
+                        (cached.current, cached.dirty) = (current, dirty);
+                    }
+                }
+                Undo::NewConversation(number) => _ = self.conversations.remove(&number),
+                Undo::Queue { number, current, dirty } => {
+                    if let Some(cached) = self.queues.get_mut(&number) {
+                        (cached.current, cached.dirty) = (current, dirty);
+                    }
+                }
+                Undo::Rows(index, length) => {
+                    if let Some(pending) = self.pending.get_mut(index) {
+                        pending.rows.truncate(length);
+                    }
+                }
+            }
+        }
+        self.effects = mark.effects;
+        self.numbers = mark.numbers;
+        self.pending.truncate(mark.pending);
+        self.writes.truncate(mark.writes);
+        self.notice.states.truncate(mark.states);
+        self.notice.dropped.truncate(mark.dropped);
+        self.notice.disabled.truncate(mark.disabled);
+    }
+
+    pub(crate) fn set_conversation(&mut self, number: u64, current: Option<Box<Conversation>>) {
+        self.effects += 1;
+        match self.conversations.get_mut(&number) {
+            Some(cached) => {
+                let current = std::mem::replace(&mut cached.current, current);
+                self.undo.push(Undo::Conversation { number, current, dirty: cached.dirty });
+                cached.dirty = true;
+            }
+            None => {
+                self.conversations.insert(number, Cached { stored: None, current, dirty: true });
+                self.undo.push(Undo::NewConversation(number));
+            }
+        }
+    }
+
+    pub(crate) fn change_queue(&mut self, number: u32, change: impl FnOnce(&mut Queue)) {
+        self.effects += 1;
+        if let Some(cached) = self.queues.get_mut(&number) {
+            let is_noted = self.undo.iter().any(|undo| matches!(undo, Undo::Queue { number: noted, .. } if *noted == number));
+            if !is_noted {
+                self.undo.push(Undo::Queue { number, current: cached.current.clone(), dirty: cached.dirty });
+            }
+            cached.dirty = true;
+            if let Some(queue) = &mut cached.current {
+                change(queue);
+            }
+        }
+    }
+
+    /// Rows that follow others of their side and class become one piece with them.
+    pub(crate) fn append(&mut self, added: Pending) {
+        let follows = |pending: &Pending| {
+            let same = pending.is_visible == added.is_visible && added.class != Class::System;
+            same && pending.first + count(pending.rows.len()) == added.first
+        };
+        let last = self.pending.iter_mut().enumerate().rev().find(|(_, pending)| pending.side == added.side && pending.class == added.class);
+        match last.filter(|(_, pending)| follows(pending)) {
+            Some((index, pending)) => {
+                self.undo.push(Undo::Rows(index, pending.rows.len()));
+                pending.rows.extend(added.rows);
+            }
+            None => self.pending.push(added),
+        }
+    }
+}

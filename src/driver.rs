@@ -1,0 +1,49 @@
+//! Runs verbs: reads what they miss and runs them again.
+
+use std::rc::Rc;
+
+use crate::changes::Changes;
+use crate::core::Core;
+use crate::definitions::Catalog;
+use crate::reads::Reads;
+use crate::store::Tx;
+use crate::work::{Outcome, Purpose, Stop, Work};
+
+/// What one storage transaction lends to the verbs that run in it.
+pub(crate) struct Driver<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) tx: &'a Tx,
+    pub(crate) catalog: Rc<Catalog>,
+    pub(crate) reads: &'a mut Reads,
+    pub(crate) changes: &'a mut Changes,
+}
+
+impl Driver<'_> {
+    /// Runs `verb` until it has all that it needs. Each time it misses something, what it had changed is taken back.
+    pub(crate) async fn run<T>(&mut self, purpose: Purpose, verb: impl Fn(&mut Work<'_>) -> Outcome<T>) -> Outcome<T> {
+        if !self.reads.is_complete() {
+            self.reads.fetch(self.tx, self.changes).await?;
+        }
+        loop {
+            let mark = self.changes.mark();
+            let catalog = Rc::clone(&self.catalog);
+            let mut work = Work { core: self.core, catalog, now: self.core.host.clock.now(), purpose, reads: &mut *self.reads, changes: &mut *self.changes };
+            let outcome = verb(&mut work);
+            let catalog = work.catalog;
+            match outcome {
+                Err(Stop::Missing) => {
+                    self.changes.back_to(&mark);
+                    self.reads.fetch(self.tx, self.changes).await?;
+                }
+                Err(Stop::Later) => {
+                    self.changes.back_to(&mark);
+                    return Err(Stop::Later);
+                }
+                outcome => {
+                    self.catalog = catalog;
+                    return outcome;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a unit of work has read, and what it still wants: questions in, answers out, in as few phases as can be.
+
+use std::rc::Rc;
+
+use futures_util::future::try_join_all;
+use num_traits::ToPrimitive;
+
+use crate::body::Value;
+use crate::changes::{Cached, Changes};
+use crate::conversation::Conversation;
+use crate::error::Result;
+use crate::message::count;
+use crate::queue::Queue;
+use crate::record::float;
+use crate::store::{Direction, Key, Range, Source, StoreName, Tx};
+use crate::work::{Outcome, Stop};
+
+/// So many conversations are worth a ranged read.
+const MANY: usize = 8;
+
+/// A question to the store.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Request {
+    Get(StoreName, Key),
+    Range(Source, Range, Option<u32>, Direction),
+    /// Primary keys, as values.
+    Keys(StoreName, Range),
+}
+
+/// Answers that came, and questions that are to be asked.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    answers: Vec<(Request, Rc<[Value]>)>,
+    requests: Vec<Request>,
+    conversations: Vec<u64>,
+    queues: Vec<u32>,
+}
+
+impl Reads {
+    /// The answer to a question, or [`Stop::Missing`] when it has not been asked yet.
+    pub(crate) fn answer(&mut self, request: Request) -> Outcome<&[Value]> {
+        match self.answers.iter().position(|(other, _)| *other == request).and_then(|index| self.answers.get(index)) {
+            Some((_, answer)) => Ok(answer),
+            None => {
+                self.requests.push(request);
+                Err(Stop::Missing)
+            }
+        }
+    }
+
+    /// A conversation is to be read.
+    pub(crate) fn want_conversation(&mut self, number: u64) {
+        if self.conversations.last() != Some(&number) && !self.conversations.contains(&number) {
+            self.conversations.push(number);
+        }
+    }
+
+    /// A queue is to be read.
+    pub(crate) fn want_queue(&mut self, number: u32) {
+        if !self.queues.contains(&number) {
+            self.queues.push(number);
+        }
+    }
+
+    /// Whether nothing is to be asked.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.requests.is_empty() && self.conversations.is_empty() && self.queues.is_empty()
+    }
+
+    /// Asks everything that is to be asked, at once.
+    pub(crate) async fn fetch(&mut self, tx: &Tx, changes: &mut Changes) -> Result<()> {
+        let mut conversations = std::mem::take(&mut self.conversations);
+        if conversations.len() >= MANY {
+            read_neighbours(tx, &conversations, changes).await?;
+            conversations.retain(|number| !changes.conversations.contains_key(number));
+        }
+        let queues = std::mem::take(&mut self.queues);
+        let requests = std::mem::take(&mut self.requests);
+        let gets = conversations.iter().map(|number| Request::Get(StoreName::Conversations, Key::from(float(*number))));
+        let gets = gets.chain(queues.iter().map(|number| Request::Get(StoreName::Queues, Key::from(*number))));
+        let all: Vec<Request> = gets.chain(requests).collect();
+        let mut answers = try_join_all(all.iter().map(|request| ask(tx, request))).await?.into_iter();
+        for number in &conversations {
+            let record = answers.next().and_then(|answer| answer.first().cloned());
+            let conversation = record.map(|record| Conversation::from_record(*number, &record)).transpose()?;
+            changes.conversations.insert(*number, Cached::read(conversation));
+        }
+        for number in &queues {
+            let record = answers.next().and_then(|answer| answer.first().cloned());
+            changes.queues.insert(*number, Cached::read(record.map(|record| Queue::from_record(*number, &record)).transpose()?));
+        }
+        let others = all.into_iter().skip(conversations.len() + queues.len());
+        self.answers.extend(others.zip(answers.map(Rc::from)));
+        Ok(())
+    }
+}
+
+async fn ask(tx: &Tx, request: &Request) -> Result<Vec<Value>> {
+    match request {
+        Request::Get(store, key) => Ok(tx.get(*store, key).await?.into_iter().collect()),
+        Request::Range(source, range, limit, direction) => tx.get_range(*source, range, *limit, *direction).await,
+        Request::Keys(store, range) => Ok(tx.get_keys(*store, range, None).await?.iter().map(Key::to_value).collect()),
+    }
+}
+
+/// Conversations that were begun one after the other have numbers that follow each other: one ranged read gets them all.
+async fn read_neighbours(tx: &Tx, numbers: &[u64], changes: &mut Changes) -> Result<()> {
+    let (Some(first), Some(last)) = (numbers.iter().min(), numbers.iter().max()) else { return Ok(()) };
+    if last - first >= count(numbers.len()) * 4 {
+        return Ok(());
+    }
+    let range = Range::between(float(*first).into(), float(*last).into());
+    for record in tx.get_range(StoreName::Conversations, &range, None, Direction::Forward).await? {
+        let number = record.item(1).number().and_then(|number| number.to_u64()).unwrap_or(0);
+        if !changes.conversations.contains_key(&number) {
+            changes.conversations.insert(number, Cached::read(Some(Conversation::from_record(number, &record)?)));
+        }
+    }
+    Ok(())
+}
