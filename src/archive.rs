@@ -19,13 +19,16 @@ const PAGE: u32 = 64;
 /// Copies every row of a side. Gives how many there are.
 pub(crate) async fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role, queue: &Rc<str>) -> Outcome<u64> {
     let Some(side) = conversation.side(role) else { return Ok(0) };
-    let rows = side.unread + side.kept + side.copies + side.parked;
+    let id = conversation.id_of(role);
+    // What a transaction has received is gone by its commit, unless the queue retains it.
+    let retains = work.catalog.queue_of(side.service).is_some_and(|queue| queue.retention);
+    let gone = work.changes.taken.get(&id).filter(|_| !retains).map_or(0, |taken| taken.rows);
+    let rows = (side.unread + side.kept + side.copies + side.parked).saturating_sub(gone);
     if work.is_view() || rows == 0 {
         return Ok(rows);
     }
     // Rows of this very unit of work are to be read as well.
     work.flush().await?;
-    let id = conversation.id_of(role);
     let owner = Owner::of(conversation, role);
     let stamp = work.claim(Number::Stamp, 1).await?;
     let mut part = 0u64;

@@ -20,8 +20,11 @@ impl Work<'_> {
         if self.is_view() {
             return Ok(());
         }
+        // What is handed over was counted when it was stated.
+        let effects = self.changes.effects;
         let arrivals = self.flush_rows().await?;
         self.flush_conversations(&arrivals);
+        self.changes.effects = effects;
         for change in std::mem::take(&mut self.changes.writes) {
             match change {
                 Change::Put(store, key, value) => self.tx.put(store, key, value),

@@ -205,16 +205,13 @@ impl Transaction {
 
     async fn attempt(&self, verb: &Rc<Verb>, changes: &mut Changes) -> Outcome<Answer> {
         loop {
+            changes.forget_unchanged();
             let attempt = transact(&*self.core.host.store, &StoreName::ALL, Mode::ReadOnly, async |tx| {
                 let mut work = Work { core: &self.core, tx, catalog: self.core.catalog(), now: self.core.host.clock.now(), purpose: Purpose::View(self.number), changes: &mut *changes };
                 verb.run(&mut work).await
             });
             match attempt.await {
-                Err(Stop::Stale) => {
-                    // The records of queues were read under the old definitions.
-                    changes.queues.clear();
-                    self.core.reload_catalog().await?;
-                }
+                Err(Stop::Stale) => self.core.reload_catalog().await?,
                 outcome => return outcome,
             }
         }

@@ -90,6 +90,14 @@ pub(crate) struct Changes {
     pub(crate) effects: u64,
 }
 
+impl Changes {
+    /// Forgets what was only read: others may have changed it since.
+    pub(crate) fn forget_unchanged(&mut self) {
+        self.conversations.retain(|_, cached| cached.dirty);
+        self.queues.clear();
+    }
+}
+
 /// What a transaction has received from a side. It is not given to it again, and taken out at the commit.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
@@ -169,6 +177,13 @@ impl Work<'_> {
     /// A conversation as it is stored now: a transaction that receives wants to know what has arrived since its last call.
     pub(crate) async fn stored(&mut self, number: u64) -> Outcome<Option<Conversation>> {
         if self.is_view() { Ok(read_conversation(self.tx, number).await?) } else { self.conversation(number).await }
+    }
+
+    /// Whether this unit of work has ended the endpoint, or found it ended.
+    pub(crate) fn has_ended(&self, id: SideId) -> bool {
+        let Some(cached) = self.changes.conversations.get(&id.conversation) else { return false };
+        let side = |conversation: &Option<Conversation>| conversation.as_ref().and_then(|conversation| conversation.side(id.role)).map(|side| side.state);
+        side(&cached.stored).is_some() && side(&cached.current).is_none_or(|state| state == State::DisconnectedOutbound)
     }
 
     /// The conversation and the end that a handle names.

@@ -76,6 +76,8 @@ pub(crate) async fn define(work: &mut Work<'_>, definitions: &Definitions) -> Ou
 
 /// `ALTER QUEUE`: only the options that are given change.
 pub(crate) async fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
+    // What the verbs before this one did is to be seen, and no run is half in the queue and half outside.
+    work.flush().await?;
     work.queue(FIRST_QUEUE).await?;
     let before = work.look_up(|catalog| catalog.queue(name)).await?;
     let mut after = before.clone();

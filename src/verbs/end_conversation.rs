@@ -79,9 +79,9 @@ impl EndOptions {
 impl End {
     /// Every row of this side goes, read or not. The far side hears of it unless it has ended first, or WITH CLEANUP.
     pub(crate) async fn run(&self, work: &mut Work<'_>) -> Outcome<EndResult> {
-        let (mut conversation, role) = work.endpoint(&self.handle).await?;
+        let (conversation, role) = work.endpoint(&self.handle).await?;
         work.lock(&conversation.group(role))?;
-        let Some(side) = conversation.side(role).cloned() else { return Err(work.not_found(&self.handle).into()) };
+        let Some(side) = conversation.side(role) else { return Err(work.not_found(&self.handle).into()) };
         if !side.state.may_end() && !self.options.cleanup {
             let error = wrong_state("END", 8427, &conversation, role, side.state, "It goes by itself once the far side has been told; END WITH CLEANUP removes it now.");
             return Err(work.at_commit(error).into());
@@ -89,6 +89,9 @@ impl End {
         let queue = work.queue_of(side.service).await?;
 
         let archived = if self.options.archive.unwrap_or(queue.archive) { archive::copy(work, &conversation, role, &queue.name).await? } else { 0 };
+        // To be copied, rows of this very unit of work were written: the sides know more of their runs now.
+        let (mut conversation, role) = work.endpoint(&self.handle).await?;
+        let Some(side) = conversation.side(role).cloned() else { return Err(work.not_found(&self.handle).into()) };
         let received = work.changes.taken.get(&conversation.id_of(role)).map_or(0, |taken| taken.rows);
         let discarded = (side.unread + side.parked + side.held_count()).saturating_sub(received);
         let is_told = side.state == State::Conversing && !self.options.cleanup;

@@ -90,11 +90,11 @@ pub(crate) async fn transmission_queue(work: &mut Work<'_>, conversation: Option
 async fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
     let Some(conversation) = work.conversation(id.conversation).await? else { return Ok(()) };
     let Some(side) = conversation.side(id.role) else { return Ok(()) };
-    for run in runs(work, id, Class::Received, side.visible_end(), side.next_expected).await? {
+    for run in runs(work, id, Class::Received, side.visible_end(), last_run(side.next_expected)).await? {
         add(&conversation, id.role.other(), &run, side.visible_end(), reason, rows);
     }
     for row in side.system.iter().filter(|row| row.held) {
-        for run in runs(work, id, Class::System, row.number, row.number + 1).await? {
+        for run in runs(work, id, Class::System, row.number, row.number).await? {
             add(&conversation, id.role.other(), &run, row.number, reason, rows);
         }
     }
@@ -108,15 +108,20 @@ async fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRo
         "" => format!("There is no service \"{}\" here and no route to it.", conversation.service(id.role.other())).into(),
         reason => reason.into(),
     };
-    for run in runs(work, id, Class::Sent, outgoing.acknowledged, side.next_send).await? {
+    for run in runs(work, id, Class::Sent, outgoing.acknowledged, last_run(side.next_send)).await? {
         add(&conversation, id.role, &run, outgoing.acknowledged, &reason, rows);
     }
     Ok(())
 }
 
+/// The last number that the run of a number below `end` can have.
+fn last_run(end: u64) -> u64 {
+    end + count(message::RUN_ROWS)
+}
+
+/// The runs whose last number is from `from` to `to`, both included.
 async fn runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Outcome<Vec<Run>> {
-    // The run of the last number may end behind it.
-    let range = message::keys_between(id, class, from, to + count(message::RUN_ROWS));
+    let range = message::keys_between(id, class, from, to);
     let records = work.tx.get_range(StoreName::Messages, &range, None, Direction::Forward).await?;
     Ok(records.iter().map(Run::read).collect::<Result<_, _>>().map_err(|problem| problem.at(StoreName::Messages, id.number()))?)
 }
