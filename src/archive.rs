@@ -19,11 +19,14 @@ use crate::work::{Number, Outcome, Stop, Work};
 /// Copies every row of a side. Gives how many there are.
 pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role, queue: &Rc<str>) -> Outcome<u64> {
     let Some(side) = conversation.side(role) else { return Ok(0) };
-    let rows = side.unread + side.kept + side.copies + side.parked;
+    let id = conversation.id_of(role);
+    // What a transaction has received is gone by its commit, unless the queue retains it.
+    let retains = work.catalog.queue_of(side.service).is_some_and(|queue| queue.retention);
+    let gone = work.changes.taken.get(&id).filter(|_| !retains).map_or(0, |taken| taken.rows);
+    let rows = (side.unread + side.kept + side.copies + side.parked).saturating_sub(gone);
     if work.is_view() || rows == 0 {
         return Ok(rows);
     }
-    let id = conversation.id_of(role);
     let records = work.get_range(StoreName::Messages, message::keys_of(id), None)?;
     let mut runs: Vec<Run> = records.iter().map(Run::from_record).collect::<Result<_>>()?;
     let bodies = large_bodies(work, &runs)?;

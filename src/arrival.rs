@@ -6,6 +6,7 @@ use crate::body::{Body, Value};
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Held, State, System, SystemRow};
 use crate::ids::Role;
+use crate::membership;
 use crate::message::{Class, Row, count, system};
 use crate::verbs::change_state;
 use crate::work::{Outcome, Work};
@@ -39,7 +40,12 @@ pub(crate) fn arrive(work: &mut Work<'_>, conversation: &mut Conversation, role:
 
 /// An Error of the far application or of the broker: read before the messages, whatever its number. The endpoint is in state ER from then on.
 pub(crate) fn fail(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, code: i32, description: &str) -> Outcome<()> {
-    let sequence = conversation.side(role).map_or(0, |side| side.next_expected);
+    let Some(side) = conversation.side(role) else { return Ok(()) };
+    if side.system.iter().any(|row| row.kind == System::Error && row.held) {
+        // The one that waits outside says it already.
+        return Ok(());
+    }
+    let sequence = side.next_expected;
     let row = error_row(work, code, description);
     arrive_error(work, conversation, role, row, sequence)
 }
@@ -103,6 +109,8 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
 pub(crate) fn finish_outbound(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Outcome<()> {
     let Some(side) = conversation.side(role).filter(|side| side.state == State::DisconnectedOutbound) else { return Ok(()) };
     let service = side.service;
+    // Others may have joined its group since it ended.
+    membership::leave(work, conversation, role)?;
     work.move_state(conversation, role, service, Some(State::DisconnectedOutbound), None)?;
     *conversation.side_mut(role) = None;
     Ok(())

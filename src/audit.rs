@@ -69,15 +69,15 @@ impl Audit {
             found: Vec::new(),
         };
         for (key, record) in records(tx, StoreName::Queues).await? {
-            match Queue::read(&record) {
+            match Queue::from_record(0, &record) {
                 Ok(queue) => _ = audit.queues.insert(queue.number, queue),
                 Err(problem) => audit.find("queue", &key, problem),
             }
         }
         for (key, record) in records(tx, StoreName::Conversations).await? {
             let number = if let Key::Number(number) = &key { number.to_u64().unwrap_or(0) } else { 0 };
-            match Conversation::read(number, &record) {
-                Ok(conversation) => _ = audit.conversations.insert(number, conversation),
+            match Conversation::from_record(number, &record) {
+                Ok(conversation) => _ = audit.conversations.insert(number, *conversation),
                 Err(problem) => audit.find("conversation", &key, problem),
             }
         }
@@ -178,7 +178,7 @@ impl Audit {
             if queue.stamp != stamp {
                 found.push(format!("queue {}: its stamp is {} and that of the definitions {stamp}", queue.number, queue.stamp));
             }
-            for (service, counters) in &queue.services {
+            for (service, counters) in queue.services.iter() {
                 let expected = expected.get(service).cloned().unwrap_or_default();
                 let is_here = self.catalog.queue_of(*service).is_some_and(|definition| definition.number == queue.number);
                 if *counters != expected || (!is_here && expected != Counters::default()) {

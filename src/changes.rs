@@ -90,6 +90,12 @@ pub(crate) struct Mark {
 }
 
 impl Changes {
+    /// Forgets what was only read: others may have changed it since.
+    pub(crate) fn forget_unchanged(&mut self) {
+        self.conversations.retain(|_, cached| cached.dirty);
+        self.queues.clear();
+    }
+
     /// The present: [`Changes::back_to`] takes back what comes after it.
     pub(crate) fn mark(&mut self) -> Mark {
         self.undo.clear();

@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use crate::changes::Changes;
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
+use crate::definitions::Catalog;
 use crate::driver::Driver;
 use crate::notice::Notice;
 use crate::reads::Reads;
@@ -118,7 +119,8 @@ impl Core {
         for _ in 0..RELOADS {
             let attempt = transact(&*self.host.store, &StoreName::ALL, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
             match attempt.await {
-                Ok((outcomes, notice)) => {
+                Ok((outcomes, notice, catalog)) => {
+                    self.keep_catalog(catalog);
                     self.announce(&notice);
                     crate::sweep::after_commit(self);
                     return Ok(outcomes);
@@ -130,7 +132,7 @@ impl Core {
         Err(Stop::Stale.into())
     }
 
-    async fn run_all(self: &Rc<Self>, tx: &Tx, batch: &[Command]) -> Outcome<(Vec<Outcome<Answer>>, Notice)> {
+    async fn run_all(self: &Rc<Self>, tx: &Tx, batch: &[Command]) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         for command in batch {
             command.verb.guess(self, &mut reads);
@@ -157,8 +159,7 @@ impl Core {
             tx.apply(change);
         }
         let catalog = driver.catalog;
-        self.keep_catalog(catalog);
-        Ok((outcomes, changes.notice))
+        Ok((outcomes, changes.notice, catalog))
     }
 }
 

@@ -103,12 +103,9 @@ impl Core {
         Rc::clone(&self.catalog.borrow())
     }
 
-    /// Keeps a catalogue, unless a newer one is known.
+    /// Keeps a catalogue. Whether it is the present one shows at every queue's record.
     pub(crate) fn keep_catalog(&self, catalog: Rc<Catalog>) {
-        let mut kept = self.catalog.borrow_mut();
-        if catalog.stamp >= kept.stamp {
-            *kept = catalog;
-        }
+        *self.catalog.borrow_mut() = catalog;
     }
 
     /// Reads the definitions again.

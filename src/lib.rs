@@ -49,5 +49,5 @@ pub use core::{Host, Listener};
 pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
 pub use transaction::Transaction;
-pub use verbs::{BeginDialog, ConversationInfo, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send};
+pub use verbs::{BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send};
 pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

@@ -60,8 +60,11 @@ pub(crate) struct Readable {
     system: Vec<(System, u64)>,
 }
 
-/// What of a side can be received; `None`: nothing. What the transaction has received already is not in it.
+/// What of a side can be received; `None`: nothing. What the transaction has received already is not in it, nor is what it has ENDed.
 pub(crate) fn readable(work: &Work<'_>, conversation: &Conversation, id: SideId) -> Option<Readable> {
+    if work.has_ended(id) {
+        return None;
+    }
     let side = conversation.side(id.role)?;
     let taken = work.changes.taken.get(&id);
     let is_new = |row: &(System, u64)| taken.is_none_or(|taken| !taken.system.contains(row));

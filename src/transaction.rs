@@ -209,6 +209,7 @@ impl Transaction {
 
     async fn attempt(&self, verb: &Rc<Verb>, changes: &mut Changes) -> Outcome<Answer> {
         loop {
+            changes.forget_unchanged();
             let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
                 // What was read for an earlier call may have changed since.
                 let mut reads = Reads::default();
@@ -216,11 +217,7 @@ impl Transaction {
                 driver.run(Purpose::View(self.number), |work| verb.run(work)).await
             });
             match attempt.await {
-                Err(Stop::Stale) => {
-                    // The records of queues were read under the old definitions.
-                    changes.queues.clear();
-                    self.core.reload_catalog().await?;
-                }
+                Err(Stop::Stale) => self.core.reload_catalog().await?,
                 outcome => return outcome,
             }
         }

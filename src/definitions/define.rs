@@ -81,10 +81,8 @@ pub(crate) fn define(work: &mut Work<'_>, definitions: &Definitions) -> Outcome<
 
 /// `ALTER QUEUE`: only the options that are given change.
 pub(crate) fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
-    if options.status == Some(Status::On) {
-        // What waits outside is looked for in the store.
-        work.after_others()?;
-    }
+    // What the verbs before this one did is to be seen, and no run is half in the queue and half outside.
+    work.after_others()?;
     work.queue(FIRST_QUEUE)?;
     let before = work.look_up(|catalog| catalog.queue(name))?;
     let mut after = before.clone();

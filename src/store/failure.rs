@@ -11,7 +11,10 @@ pub(super) fn refused(name: &str, text: &str) -> Error {
 
 /// A request on a session that has ended.
 pub(super) fn finished() -> Error {
-    refused("TransactionInactiveError", "The storage transaction has finished: it awaited something that is not its own.")
+    refused(
+        "TransactionInactiveError",
+        "The storage transaction has finished: it awaited something that is not its own.",
+    )
 }
 
 /// A write in a read-only session.

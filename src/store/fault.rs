@@ -48,7 +48,8 @@ impl Store for FaultStore {
                 Some(Fault::LoseAnswer) => return Err(connection_lost()),
             }
             let inner = self.inner.begin(scope, mode).await?;
-            let session: Box<dyn Session> = Box::new(FaultSession { inner, faults: self.faults.clone(), failure: RefCell::new(failure) });
+            let session: Box<dyn Session> =
+                Box::new(FaultSession { inner, faults: self.faults.clone(), failure: RefCell::new(failure) });
             Ok(session)
         }
         .boxed_local()
@@ -131,7 +132,12 @@ impl Session for FaultSession {
         self.read(Operation::GetRange, source, |inner| inner.get_range(source, range, limit, direction))
     }
 
-    fn get_keys<'a>(&'a self, source: Source, range: &Range, limit: Option<u32>) -> LocalBoxFuture<'a, Result<Vec<Key>>> {
+    fn get_keys<'a>(
+        &'a self,
+        source: Source,
+        range: &Range,
+        limit: Option<u32>,
+    ) -> LocalBoxFuture<'a, Result<Vec<Key>>> {
         self.read(Operation::GetKeys, source, |inner| inner.get_keys(source, range, limit))
     }
 

@@ -93,7 +93,11 @@ impl MemorySession {
         if self.mode == Mode::ReadOnly { Err(read_only()) } else { Ok(()) }
     }
 
-    fn read<T: 'static>(&self, source: Source, work: impl FnOnce(&Tables) -> Result<T> + 'static) -> LocalBoxFuture<'static, Result<T>> {
+    fn read<T: 'static>(
+        &self,
+        source: Source,
+        work: impl FnOnce(&Tables) -> Result<T> + 'static,
+    ) -> LocalBoxFuture<'static, Result<T>> {
         if let Err(error) = self.check(source.store()) {
             return future::ready(Err(error)).boxed_local();
         }
@@ -130,7 +134,12 @@ impl Session for MemorySession {
         self.read(source, move |tables| tables.get_range(source, &range, limit, direction))
     }
 
-    fn get_keys<'a>(&'a self, source: Source, range: &Range, limit: Option<u32>) -> LocalBoxFuture<'a, Result<Vec<Key>>> {
+    fn get_keys<'a>(
+        &'a self,
+        source: Source,
+        range: &Range,
+        limit: Option<u32>,
+    ) -> LocalBoxFuture<'a, Result<Vec<Key>>> {
         let range = range.clone();
         self.read(source, move |tables| Ok(tables.get_keys(source, &range, limit)))
     }

@@ -119,9 +119,20 @@ pub trait Session {
     /// One value.
     fn get<'a>(&'a self, store: StoreName, key: &Key) -> LocalBoxFuture<'a, Result<Option<Value>>>;
     /// Up to `limit` values, in the order of their keys (`None`: all of them).
-    fn get_range<'a>(&'a self, source: Source, range: &Range, limit: Option<u32>, direction: Direction) -> LocalBoxFuture<'a, Result<Vec<Value>>>;
+    fn get_range<'a>(
+        &'a self,
+        source: Source,
+        range: &Range,
+        limit: Option<u32>,
+        direction: Direction,
+    ) -> LocalBoxFuture<'a, Result<Vec<Value>>>;
     /// Up to `limit` primary keys, in the order of their keys in `source`.
-    fn get_keys<'a>(&'a self, source: Source, range: &Range, limit: Option<u32>) -> LocalBoxFuture<'a, Result<Vec<Key>>>;
+    fn get_keys<'a>(
+        &'a self,
+        source: Source,
+        range: &Range,
+        limit: Option<u32>,
+    ) -> LocalBoxFuture<'a, Result<Vec<Key>>>;
     /// How many keys a range holds.
     fn count<'a>(&'a self, source: Source, range: &Range) -> LocalBoxFuture<'a, Result<u64>>;
     /// Issues a write. Its failure shows here (a value that can't be stored), at a later read, or at [`Session::commit`].

@@ -42,7 +42,13 @@ impl Tx {
     ///
     /// # Errors
     /// What the store says: see [`Session`].
-    pub async fn get_range(&self, source: impl Into<Source>, range: &Range, limit: Option<u32>, direction: Direction) -> Result<Vec<Value>> {
+    pub async fn get_range(
+        &self,
+        source: impl Into<Source>,
+        range: &Range,
+        limit: Option<u32>,
+        direction: Direction,
+    ) -> Result<Vec<Value>> {
         self.flush()?;
         self.counted(self.session.get_range(source.into(), range, limit, direction)).await
     }
@@ -138,7 +144,9 @@ pub async fn transact<T, E: From<Error>>(
     let outcome = {
         let mut work = pin!(work(&tx));
         poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Pending if cfg!(debug_assertions) && tx.outstanding.get() == 0 => Poll::Ready(Err(Error::foreign_await().into())),
+            Poll::Pending if cfg!(debug_assertions) && tx.outstanding.get() == 0 => {
+                Poll::Ready(Err(Error::foreign_await().into()))
+            }
             poll => poll,
         })
         .await

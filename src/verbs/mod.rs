@@ -10,7 +10,7 @@ mod take;
 use std::rc::Rc;
 
 pub use begin_dialog::{BeginDialog, ConversationInfo};
-pub use end_conversation::{EndOptions, EndResult};
+pub use end_conversation::{EndError, EndOptions, EndResult};
 pub use receive::ReceiveOptions;
 pub use send::{OutgoingMessage, Send};
 pub(crate) use begin_dialog::Begun;

@@ -90,11 +90,11 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
 fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
     let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
     let Some(side) = conversation.side(id.role) else { return Ok(()) };
-    for run in runs(work, id, Class::Received, side.visible_end(), side.next_expected)? {
+    for run in runs(work, id, Class::Received, side.visible_end(), last_run(side.next_expected))? {
         add(&conversation, id.role.other(), &run, side.visible_end(), reason, rows);
     }
     for row in side.system.iter().filter(|row| row.held) {
-        for run in runs(work, id, Class::System, row.number, row.number + 1)? {
+        for run in runs(work, id, Class::System, row.number, row.number)? {
             add(&conversation, id.role.other(), &run, row.number, reason, rows);
         }
     }
@@ -108,15 +108,20 @@ fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) ->
         "" => format!("There is no service \"{}\" here and no route to it.", conversation.service(id.role.other())).into(),
         reason => reason.into(),
     };
-    for run in runs(work, id, Class::Sent, outgoing.acknowledged, side.next_send)? {
+    for run in runs(work, id, Class::Sent, outgoing.acknowledged, last_run(side.next_send))? {
         add(&conversation, id.role, &run, outgoing.acknowledged, &reason, rows);
     }
     Ok(())
 }
 
+/// The last number that the run of a number below `end` can have.
+fn last_run(end: u64) -> u64 {
+    end + count(message::RUN_ROWS)
+}
+
+/// The runs whose last number is from `from` to `to`, both included.
 fn runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Outcome<Vec<Run>> {
-    // The run of the last number may end behind it.
-    let range = message::keys_between(id, class, from, to + count(message::RUN_ROWS));
+    let range = message::keys_between(id, class, from, to);
     work.get_range(StoreName::Messages, range, None)?.iter().map(|record| Run::from_record(record).map_err(Stop::from)).collect()
 }
 

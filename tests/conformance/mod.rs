@@ -2,4 +2,7 @@
 
 mod support;
 
+#[cfg(not(target_arch = "wasm32"))]
+mod random;
 mod store;
+mod verbs;

@@ -1,5 +1,10 @@
 //! What the suites share: async tests for all places, and the stores under test.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails so")]
+
+pub(crate) mod host;
+pub(crate) mod shop;
+
 use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
@@ -16,7 +21,7 @@ macro_rules! async_test {
         #[cfg(not(target_arch = "wasm32"))]
         #[test]
         fn $name() {
-            futures_executor::LocalPool::new().run_until(async $body);
+            $crate::conformance::support::host::block_on(async $body);
         }
 
         #[cfg(target_arch = "wasm32")]
@@ -85,7 +90,9 @@ impl Bench {
         match self.place {
             Place::Memory(_) => {}
             #[cfg(target_arch = "wasm32")]
-            Place::IndexedDb(name) => pocket_broker::store::delete_database(&name).await.expect("the database can be deleted"),
+            Place::IndexedDb(name) => {
+                pocket_broker::store::delete_database(&name).await.expect("the database can be deleted")
+            }
         }
     }
 }
@@ -107,7 +114,12 @@ pub(crate) async fn transact<T>(
 }
 
 /// Puts one value in a transaction of its own.
-pub(crate) async fn put(store: &dyn Store, name: StoreName, key: impl Into<Key>, value: impl Into<Value>) -> Result<()> {
+pub(crate) async fn put(
+    store: &dyn Store,
+    name: StoreName,
+    key: impl Into<Key>,
+    value: impl Into<Value>,
+) -> Result<()> {
     let (key, value) = (key.into(), value.into());
     transact(store, &[name], Mode::ReadWrite, async |tx| {
         tx.put(name, key, value);
@@ -119,7 +131,8 @@ pub(crate) async fn put(store: &dyn Store, name: StoreName, key: impl Into<Key>,
 /// Reads one number or text in a transaction of its own.
 pub(crate) async fn get(store: &dyn Store, name: StoreName, key: impl Into<Key>) -> Option<String> {
     let key = key.into();
-    let value = transact(store, &[name], Mode::ReadOnly, async |tx| tx.get(name, &key).await).await.expect("the read works");
+    let value =
+        transact(store, &[name], Mode::ReadOnly, async |tx| tx.get(name, &key).await).await.expect("the read works");
     value.map(|value| show(&value))
 }
 

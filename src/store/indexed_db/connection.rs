@@ -47,7 +47,10 @@ pub(super) struct Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("fate", &self.fate).field("transactions", &self.transactions).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("fate", &self.fate)
+            .field("transactions", &self.transactions)
+            .finish_non_exhaustive()
     }
 }
 
@@ -63,7 +66,8 @@ impl Connection {
             move |event: IdbVersionChangeEvent| {
                 // At once, whatever the app does next: until then the other tab is blocked.
                 database.close();
-                let reason = if event.new_version().is_none() { CloseReason::Deleted } else { CloseReason::UpgradedElsewhere };
+                let reason =
+                    if event.new_version().is_none() { CloseReason::Deleted } else { CloseReason::UpgradedElsewhere };
                 if fate.replace(Fate::Closed) == Fate::Open
                     && let Some(notify) = &notify
                 {

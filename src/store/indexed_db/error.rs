@@ -17,9 +17,10 @@ pub(super) fn from_exception(exception: JsValue) -> Error {
         _ if text.contains("too large") || text.contains("out of memory") => {
             Error::new(ErrorCode::MessageTooLarge, format!("The browser can't store a value of this size: {text}"))
         }
-        "QuotaExceededError" => {
-            Error::new(ErrorCode::QuotaExceeded, "The browser gives this site no more space. Delete data, or free space on the device, and try again.")
-        }
+        "QuotaExceededError" => Error::new(
+            ErrorCode::QuotaExceeded,
+            "The browser gives this site no more space. Delete data, or free space on the device, and try again.",
+        ),
         "DataCloneError" => Error::new(ErrorCode::NotCloneable, format!("The value can't be stored: {text}")),
         "VersionError" => Error::new(
             ErrorCode::VersionTooNew,

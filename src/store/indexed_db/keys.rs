@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 
 pub(super) fn to_js(key: &Key) -> JsValue {
     match key {
-        Key::Number(number) => JsValue::from_f64(*number),
+        // Never -0: to Chromium's filters on disk that is another key than 0, to its memory it is not.
+        Key::Number(number) => JsValue::from_f64(number + 0.0),
         Key::Text(text) => JsValue::from_str(text),
         Key::List(parts) => parts.iter().map(to_js).collect::<Array>().into(),
     }

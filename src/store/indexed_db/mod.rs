@@ -102,7 +102,9 @@ impl Store for IndexedDbStore {
         async move {
             let session = match IndexedDbSession::begin(self.connection().await?, scope, mode) {
                 // Nothing has happened yet: once more, on a new connection.
-                Err(_) if self.connection.borrow().fate() == Fate::Lost => IndexedDbSession::begin(self.connection().await?, scope, mode)?,
+                Err(_) if self.connection.borrow().fate() == Fate::Lost => {
+                    IndexedDbSession::begin(self.connection().await?, scope, mode)?
+                }
                 session => session?,
             };
             let session: Box<dyn Session> = Box::new(session);

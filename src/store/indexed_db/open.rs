@@ -171,7 +171,9 @@ async fn in_time<T>(name: &str, answer: oneshot::Receiver<Result<T>>) -> Result<
 
 /// Whether IndexedDB answers at all.
 async fn is_alive() -> bool {
-    let Ok(databases) = factory().map(IdbFactory::from).and_then(|factory| sys::databases(&factory).map_err(from_exception)) else {
+    let Ok(databases) =
+        factory().map(IdbFactory::from).and_then(|factory| sys::databases(&factory).map_err(from_exception))
+    else {
         return false;
     };
     matches!(select(pin!(JsFuture::from(databases)), pin!(sleep(SIGN_OF_LIFE))).await, Either::Left(_))
@@ -180,13 +182,17 @@ async fn is_alive() -> bool {
 fn blocked(name: &str) -> Error {
     Error::new(
         ErrorCode::UpgradeBlocked,
-        format!("Another tab holds the database \"{name}\" open, perhaps with an older build. Close or reload the other tabs of this site, then try again."),
+        format!(
+            "Another tab holds the database \"{name}\" open, perhaps with an older build. Close or reload the other tabs of this site, then try again."
+        ),
     )
 }
 
 fn dead(name: &str) -> Error {
     Error::new(
         ErrorCode::StorageUnavailable,
-        format!("IndexedDB does not answer when asked for the database \"{name}\". Restart the browser, then try again."),
+        format!(
+            "IndexedDB does not answer when asked for the database \"{name}\". Restart the browser, then try again."
+        ),
     )
 }

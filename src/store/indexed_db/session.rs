@@ -60,9 +60,11 @@ impl IndexedDbSession {
         if let Some((_, store)) = stores.iter().find(|(other, _)| *other == name) {
             return Ok(store.clone());
         }
-        let store = self.running.transaction().object_store(name.name()).map_err(|exception| {
-            if is_over(&exception) { finished() } else { from_exception(exception) }
-        })?;
+        let store = self
+            .running
+            .transaction()
+            .object_store(name.name())
+            .map_err(|exception| if is_over(&exception) { finished() } else { from_exception(exception) })?;
         let store = ObjectStore::from(store);
         stores.push((name, store.clone()));
         Ok(store)
@@ -156,7 +158,12 @@ impl Session for IndexedDbSession {
         })
     }
 
-    fn get_keys<'a>(&'a self, source: Source, range: &Range, limit: Option<u32>) -> LocalBoxFuture<'a, Result<Vec<Key>>> {
+    fn get_keys<'a>(
+        &'a self,
+        source: Source,
+        range: &Range,
+        limit: Option<u32>,
+    ) -> LocalBoxFuture<'a, Result<Vec<Key>>> {
         if is_nothing(range, limit) {
             return future::ready(Ok(Vec::new())).boxed_local();
         }

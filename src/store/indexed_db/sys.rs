@@ -12,7 +12,12 @@ extern "C" {
     type Transactional;
 
     #[wasm_bindgen(method, catch)]
-    fn transaction(this: &Transactional, scope: &Array, mode: &JsValue, options: &JsValue) -> Result<IdbTransaction, JsValue>;
+    fn transaction(
+        this: &Transactional,
+        scope: &Array,
+        mode: &JsValue,
+        options: &JsValue,
+    ) -> Result<IdbTransaction, JsValue>;
 
     /// An `IDBObjectStore` or `IDBIndex`, for reading backwards.
     type Readable;
@@ -65,7 +70,11 @@ impl TransactionArguments {
 }
 
 /// `getAllRecords` in descending order, where it exists.
-pub(super) fn get_all_backward(source: &JsValue, query: &JsValue, limit: u32) -> Option<Result<web_sys::IdbRequest, JsValue>> {
+pub(super) fn get_all_backward(
+    source: &JsValue,
+    query: &JsValue,
+    limit: u32,
+) -> Option<Result<web_sys::IdbRequest, JsValue>> {
     if !has(source, "getAllRecords") {
         return None;
     }

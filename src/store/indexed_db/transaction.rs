@@ -38,7 +38,9 @@ impl Transactions {
         let handler = |outcome: fn(&Running) -> Result<()>| {
             let running = Rc::clone(&running);
             Closure::new(move |event: Event| {
-                if let Some(finished) = take(&running, |running| event.target().is_some_and(|target| **running.transaction == *target)) {
+                if let Some(finished) =
+                    take(&running, |running| event.target().is_some_and(|target| **running.transaction == *target))
+                {
                     finished.finish(outcome(&finished));
                 }
             })

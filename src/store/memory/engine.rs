@@ -112,7 +112,8 @@ impl Engine {
     /// Undoes a transaction, unless it has finished or was told to commit.
     pub(super) fn roll_back(&self, number: u64) {
         let mut state = self.0.borrow_mut();
-        let position = state.live.iter().position(|transaction| transaction.number == number && transaction.committing.is_none());
+        let position =
+            state.live.iter().position(|transaction| transaction.number == number && transaction.committing.is_none());
         if let Some(position) = position {
             let transaction = state.live.remove(position);
             state.tables.revert(transaction.undo);
@@ -139,7 +140,8 @@ impl State {
     /// has closed itself, as in IndexedDB.
     fn close_idle(&mut self, current: u64) {
         self.live.retain(|transaction| {
-            let busy = transaction.outstanding > 0 || !transaction.requests.is_empty() || transaction.committing.is_some();
+            let busy =
+                transaction.outstanding > 0 || !transaction.requests.is_empty() || transaction.committing.is_some();
             busy || transaction.number == current
         });
         self.serve();
@@ -175,6 +177,7 @@ impl State {
 
 impl Transaction {
     fn blocks(&self, later: &Self) -> bool {
-        (self.mode == Mode::ReadWrite || later.mode == Mode::ReadWrite) && self.scope.iter().any(|store| later.scope.contains(store))
+        (self.mode == Mode::ReadWrite || later.mode == Mode::ReadWrite)
+            && self.scope.iter().any(|store| later.scope.contains(store))
     }
 }

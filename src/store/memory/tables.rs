@@ -24,7 +24,13 @@ impl Tables {
         self.record(store, key).map(Value::copy).transpose()
     }
 
-    pub(super) fn get_range(&self, source: Source, range: &Range, limit: Option<u32>, direction: Direction) -> Result<Vec<Value>> {
+    pub(super) fn get_range(
+        &self,
+        source: Source,
+        range: &Range,
+        limit: Option<u32>,
+        direction: Direction,
+    ) -> Result<Vec<Value>> {
         let records = self.records(source, range);
         let records: Records<'_> = match direction {
             Direction::Forward => records,
@@ -78,7 +84,9 @@ impl Tables {
         }
         let bounds = (bound(&range.lower), bound(&range.upper));
         match source {
-            Source::Store(store) => Box::new(self.stores.get(&store).into_iter().flat_map(move |records| records.range(bounds.clone()))),
+            Source::Store(store) => {
+                Box::new(self.stores.get(&store).into_iter().flat_map(move |records| records.range(bounds.clone())))
+            }
             Source::Order => Box::new(
                 self.order
                     .range(bounds)
@@ -116,7 +124,11 @@ fn index_key(store: StoreName, value: &Value) -> Option<Key> {
     if store != StoreName::Messages {
         return None;
     }
-    ORDER_INDEX_PATH.iter().map(|name| value.field(name).number().map(Key::Number)).collect::<Option<_>>().map(Key::List)
+    ORDER_INDEX_PATH
+        .iter()
+        .map(|name| value.field(name).number().map(Key::Number))
+        .collect::<Option<_>>()
+        .map(Key::List)
 }
 
 fn bound(bound: &Bound) -> ops::Bound<Key> {

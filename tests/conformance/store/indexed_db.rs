@@ -7,7 +7,8 @@ use std::rc::Rc;
 use pocket_broker::body::Value;
 use pocket_broker::error::{Error, ErrorCode, Result};
 use pocket_broker::store::{
-    Change, Direction, Durability, IndexedDbOptions, IndexedDbStore, Key, Mode, Range, Session, Store, StoreName, delete_database,
+    Change, Direction, Durability, IndexedDbOptions, IndexedDbStore, Key, Mode, Range, Session, Store, StoreName,
+    delete_database,
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;

@@ -1,0 +1,155 @@
+//! Random verbs against a model: whatever comes in whatever order, the broker does what the model does, and the database stays sound.
+//!
+//! `SEED=17 cargo test random` runs one seed and tells every step.
+
+mod check;
+mod model;
+mod steps;
+mod transactions;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use pocket_broker::Broker;
+use pocket_broker::definitions::{Definitions, PriorityRule};
+use pocket_broker::error::{ErrorCode, Result};
+use pocket_broker::ids::Decoded;
+
+use self::model::{End, Queue, World};
+use self::transactions::Open;
+use super::support::Bench;
+use super::support::host::block_on;
+use super::support::shop::Shop;
+
+const SEEDS: u64 = 300;
+const STEPS: u64 = 60;
+
+#[test]
+fn the_broker_does_what_the_model_does() {
+    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let first = std::env::var("FROM").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seeds = seed.map_or(first..first + SEEDS, |seed| seed..seed + 1);
+    for number in seeds {
+        let told = std::panic::AssertUnwindSafe(|| block_on(run(number, seed.is_some())));
+        if let Err(failure) = std::panic::catch_unwind(told) {
+            println!("It was SEED={number}");
+            std::panic::resume_unwind(failure);
+        }
+    }
+}
+
+async fn run(seed: u64, is_told: bool) {
+    let shop = Shop::open(Bench::memory()).await;
+    let rule = |contract: Option<&str>, local: &str, remote: &str, level| PriorityRule {
+        contract: contract.map(Rc::from),
+        local_service: Some(local.into()),
+        remote_service: Some(remote.into()),
+        level,
+    };
+    let rules = [rule(None, "Kitchen", "Front", 8.0), rule(Some("Ordering"), "Counter", "Back", 7.0), rule(None, "Back", "Front", 5.0)];
+    let priorities = rules.into_iter().enumerate().map(|(number, rule)| (format!("rule {number}"), rule)).collect();
+    shop.broker.define(Definitions { priorities, ..Definitions::default() }).await.expect("the rules are right");
+    shop.timer().fire_at_once();
+    let tabs = [shop.broker.another(), shop.another_tab().await];
+    let world = World { queues: vec![Queue { on: true, retention: false }; 3], ..World::default() };
+    let mut random = Random { shop, tabs, world, chance: Chance(seed), handles: BTreeMap::new(), open: Vec::new(), bodies: 0, is_told };
+    for step in 0..STEPS {
+        random.tell(|| format!("── step {step}"));
+        random.step().await;
+        random.check().await;
+    }
+    random.open.clear();
+    for tab in &random.tabs {
+        tab.close().await;
+    }
+    random.shop.close().await;
+}
+
+/// A run: the broker, the model, and what has been learned of the names that the broker gave.
+struct Random {
+    shop: Shop,
+    /// Two contexts.
+    tabs: [Broker; 2],
+    world: World,
+    chance: Chance,
+    handles: BTreeMap<End, Rc<str>>,
+    open: Vec<Open>,
+    bodies: usize,
+    is_told: bool,
+}
+
+impl Random {
+    fn tell(&self, text: impl FnOnce() -> String) {
+        if self.is_told {
+            println!("{}", text());
+        }
+    }
+
+    /// The group that an end is in, as a transaction or everybody sees it.
+    fn group_in(&self, world: &World, end: &End) -> Rc<str> {
+        let explicit = world.sides.get(end).and_then(|side| side.group.clone());
+        explicit.unwrap_or_else(|| {
+            let handle = Decoded::parse(&self.handles[end]).expect("a handle");
+            Decoded { is_group: true, ..handle }.text()
+        })
+    }
+
+    fn group_of(&self, end: &End) -> Rc<str> {
+        self.group_in(&self.world, end)
+    }
+
+    /// Whether a transaction of a context, other than number `except`, holds a group.
+    fn is_locked(&self, tab: usize, group: &str, except: Option<usize>) -> bool {
+        self.open.iter().enumerate().any(|(number, open)| open.tab == tab && Some(number) != except && open.locks.contains(group))
+    }
+
+    /// An end of a conversation, most likely one that is there.
+    fn any_end(&mut self) -> Option<End> {
+        let known: Vec<End> = self.handles.keys().cloned().collect();
+        let there: Vec<End> = known.iter().filter(|end| self.world.sides.contains_key(*end)).cloned().collect();
+        let from = if self.chance.one_in(12) || there.is_empty() { known } else { there };
+        self.chance.pick(&from)
+    }
+
+    fn some_bodies(&mut self) -> Vec<String> {
+        let count = if self.chance.one_in(25) { 300 } else { 1 + self.chance.below(3) };
+        let first = self.bodies;
+        self.bodies += count;
+        (first..self.bodies).map(|number| number.to_string()).collect()
+    }
+}
+
+/// What a call answered, against what the model did.
+#[track_caller]
+fn agree<T: std::fmt::Debug + PartialEq>(answer: Result<T>, expected: std::result::Result<T, ErrorCode>) {
+    match (answer, expected) {
+        (Ok(answer), Ok(expected)) => assert_eq!(answer, expected),
+        (Err(error), Err(code)) if error.code() == code => {}
+        (answer, expected) => panic!("the broker: {answer:?}, the model: {expected:?}"),
+    }
+}
+
+/// splitmix64.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
+        if from.is_empty() { None } else { Some(from[self.below(from.len())].clone()) }
+    }
+}

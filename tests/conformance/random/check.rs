@@ -1,0 +1,190 @@
+//! What can be seen must be what the model says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use pocket_broker::error::ErrorCode;
+use pocket_broker::{EndpointFilter, Message, RowFilter};
+
+use super::super::support::shop::{short, show_message};
+use super::Random;
+use super::model::{End, QUEUES, Row, SERVICES};
+use super::steps::Wanted;
+
+/// What one call could receive: rows by end, each list in its order, by group.
+pub(super) type Receivable = BTreeMap<Rc<str>, BTreeMap<End, Vec<Row>>>;
+
+fn show(row: &Row) -> String {
+    format!("{} {} {} {}", row.status, row.kind, row.number, row.body).trim_end().to_owned()
+}
+
+impl Random {
+    pub(super) async fn check(&mut self) {
+        self.check_endpoints().await;
+        for (number, name) in QUEUES.into_iter().enumerate() {
+            let messages = self.shop.messages(name, RowFilter::default()).await;
+            let orders: Vec<u64> = messages.iter().map(|message| message.queuing_order).collect();
+            assert!(orders.is_sorted_by(|a, b| a < b), "{name} is in queuing order: {orders:?}");
+            let info = self.shop.queue(name).await;
+            let ready = messages.iter().filter(|message| message.status.number() == 1).count() as u64;
+            assert_eq!((info.ready, info.retained), (ready, messages.len() as u64 - ready), "the counters of {name}");
+            self.check_rows(number, &messages);
+        }
+        self.check_transmission().await;
+        self.shop.assert_sound().await;
+    }
+
+    async fn check_endpoints(&mut self) {
+        let endpoints = self.shop.endpoints(EndpointFilter::default()).await;
+        let mut found = BTreeMap::new();
+        for endpoint in endpoints {
+            let end = (Rc::clone(&endpoint.conversation_id), endpoint.is_initiator);
+            assert_eq!(self.handles[&end], endpoint.conversation_handle);
+            assert_eq!(endpoint.conversation_group_id, self.group_of(&end));
+            found.insert(end, (endpoint.state.letters(), endpoint.service.to_string(), endpoint.send_sequence, endpoint.receive_sequence));
+        }
+        let expected: BTreeMap<_, _> =
+            self.world.sides.iter().map(|(end, side)| (end.clone(), (side.state, SERVICES[side.service].0.to_owned(), side.next_send, side.next_expected))).collect();
+        // What an endpoint that has ended expects next says nothing.
+        let shown = |ends: BTreeMap<End, (&'static str, String, u64, u64)>| -> Vec<_> {
+            ends.into_iter().map(|(end, (state, service, send, receive))| (end, state, service, send, if state == "DO" { 0 } else { receive })).collect()
+        };
+        assert_eq!(shown(found), shown(expected));
+    }
+
+    fn check_rows(&self, queue: usize, messages: &[Message]) {
+        let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for message in messages {
+            found.entry(&message.conversation_handle).or_default().push(show_message(message));
+        }
+        let mut expected: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (end, side) in self.world.sides.iter().filter(|(_, side)| side.queue() == queue && !side.rows.is_empty()) {
+            expected.insert(&self.handles[end], side.rows.iter().map(show).collect());
+        }
+        // What was sent and what was received in one commit has no order among each other; each in itself has.
+        let sorted = |mut rows: BTreeMap<&str, Vec<String>>| -> Vec<(String, Vec<String>)> {
+            rows.values_mut().for_each(|rows| rows.sort_by_key(|row| (row.starts_with('3'), row.contains("Error"))));
+            rows.into_iter().map(|(handle, rows)| (handle.to_owned(), rows)).collect()
+        };
+        assert_eq!(sorted(found), sorted(expected), "the rows of {}", QUEUES[queue]);
+    }
+
+    async fn check_transmission(&self) {
+        let rows = self.shop.transmission().await;
+        let mut found: Vec<_> = rows.iter().map(|row| (row.conversation_handle.to_string(), format!("1 {} {}", short(&row.message_type), row.message_sequence_number))).collect();
+        let mut expected = Vec::new();
+        for (end, side) in &self.world.sides {
+            for row in &side.held {
+                let sender = self.handles.get(&super::model::other(end)).expect("the far end was there");
+                expected.push((sender.to_string(), format!("1 {} {}", row.kind, row.number)));
+            }
+        }
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "the transmission queue");
+    }
+
+    /// What a call in a context may receive, or its error. `own`: it is made in this transaction.
+    pub(super) fn receivable(&self, tab: usize, queue: usize, wanted: &Wanted, own: Option<usize>) -> Result<Receivable, ErrorCode> {
+        if !self.world.queues[queue].on {
+            return Err(ErrorCode::QueueDisabled);
+        }
+        let own_taken = |end: &End| own.and_then(|own| self.open[own].taken.get(end)).cloned().unwrap_or_default();
+        let is_ended = |end: &End| own.is_some_and(|own| self.open[own].has_ended(end));
+        let mut receivable = Receivable::new();
+        match wanted {
+            Wanted::Conversation(end) => {
+                let view = own.map_or(&self.world, |own| &self.open[own].view).sides.get(end);
+                if is_ended(end) || view.is_none_or(|side| side.queue() != queue) {
+                    return Err(ErrorCode::ConversationNotFound);
+                }
+            }
+            Wanted::Group(group) => {
+                if !self.world.sides.iter().any(|(end, side)| side.queue() == queue && self.group_of(end) == *group) {
+                    return Err(ErrorCode::GroupNotFound);
+                }
+            }
+            Wanted::Anything => {}
+        }
+        for (end, side) in self.world.sides.iter().filter(|(end, side)| side.queue() == queue && !is_ended(end)) {
+            let group = self.group_of(end);
+            let fits = match wanted {
+                Wanted::Anything => true,
+                Wanted::Conversation(wanted) => wanted == end,
+                Wanted::Group(wanted) => *wanted == group,
+            };
+            let taken = own_taken(end);
+            let rows: Vec<Row> = side.unread().into_iter().filter(|row| !taken.contains(row)).collect();
+            if fits && !rows.is_empty() && !self.is_locked(tab, &group, own) {
+                receivable.entry(group).or_default().insert(end.clone(), rows);
+            }
+        }
+        Ok(receivable)
+    }
+
+    /// Whether what was received is what had to be: one group, conversation by conversation, each from its beginning.
+    pub(super) fn check_received(&self, messages: &[Message], receivable: &Receivable, top: Option<u32>, ready: Option<&[Message]>) {
+        let Some(first) = messages.first() else {
+            assert!(receivable.is_empty(), "nothing was received, and there was {receivable:?}");
+            return;
+        };
+        assert!(messages.iter().all(|message| message.status.number() == 0), "what is received shows status 0");
+        let group = &first.conversation_group_id;
+        assert!(messages.iter().all(|message| message.conversation_group_id == *group), "all are of one group");
+        let ends = receivable.get(group).unwrap_or_else(|| panic!("the group {group} was received from, and there was {receivable:?}"));
+        let total: usize = ends.values().map(Vec::len).sum();
+        let limit = top.map_or(usize::MAX, |top| top as usize);
+        assert_eq!(messages.len(), total.min(limit), "as many as there are, or as were asked for");
+
+        let received = self.in_order(messages);
+        let names: BTreeSet<&End> = received.iter().map(|(end, _)| end).collect();
+        assert_eq!(names.len(), received.len(), "conversation by conversation");
+        let priority = |end: &End| messages.iter().chain(ready.unwrap_or_default()).find(|message| message.conversation_handle == self.handles[end]).map(|message| message.priority);
+        for (position, (end, rows)) in received.iter().enumerate() {
+            assert!(ends[end].starts_with(rows), "{end:?} has {:?}, and {rows:?} were received", ends[end]);
+            assert!(position + 1 == received.len() || rows.len() == ends[end].len(), "all of one conversation before any of the next");
+            let rest = received.iter().skip(position).map(|(end, _)| end).chain(ends.keys().filter(|end| !names.contains(end)));
+            let highest = rest.filter_map(priority).max();
+            assert_eq!(highest, priority(end), "the higher priority first");
+        }
+        if let Some(ready) = ready {
+            self.check_turn(group, receivable, ready);
+        }
+    }
+
+    /// Whether it was this group's turn: the highest priority of a conversation with something to receive, then who of those has waited longest.
+    fn check_turn(&self, group: &Rc<str>, receivable: &Receivable, ready: &[Message]) {
+        let rank = |group: &Rc<str>| {
+            let ends = &receivable[group];
+            let is_receivable = |message: &&Message| ends.iter().any(|(end, rows)| {
+                self.handles[end] == message.conversation_handle && rows.iter().any(|row| row.number == message.message_sequence_number && row.kind == short(&message.message_type_name))
+            });
+            let rows: Vec<&Message> = ready.iter().filter(is_receivable).collect();
+            let priority = rows.iter().map(|row| row.priority).max().expect("there is a row");
+            let oldest = rows.iter().filter(|row| row.priority == priority).map(|row| row.queuing_order).min().expect("there is a row");
+            (10 - priority, oldest)
+        };
+        let first = receivable.keys().min_by_key(|group| rank(group)).expect("there is a group");
+        assert_eq!(group, first, "whose turn it was: {:?} against {:?}", rank(group), rank(first));
+    }
+
+    /// Messages by end, in the order in which the ends come.
+    pub(super) fn in_order(&self, messages: &[Message]) -> Vec<(End, Vec<Row>)> {
+        let mut ends: Vec<(End, Vec<Row>)> = Vec::new();
+        for message in messages {
+            let end = self.handles.iter().find(|(_, handle)| **handle == message.conversation_handle).map(|(end, _)| end.clone()).expect("a known handle");
+            let kind = ["Order", "Confirm", "Note", "EndDialog", "Error"].into_iter().find(|kind| *kind == short(&message.message_type_name)).expect("a known type");
+            let body = show_message(message).splitn(4, ' ').nth(3).unwrap_or_default().to_owned();
+            let row = Row { status: 1, kind, number: message.message_sequence_number, body };
+            match ends.last_mut().filter(|(last, _)| *last == end) {
+                Some((_, rows)) => rows.push(row),
+                None => ends.push((end, vec![row])),
+            }
+        }
+        ends
+    }
+
+    pub(super) fn by_end(&self, messages: &[Message]) -> BTreeMap<End, Vec<Row>> {
+        self.in_order(messages).into_iter().collect()
+    }
+}

@@ -1,0 +1,166 @@
+//! A host under the test's control: its clock stands still, its timer fires when told, its chance is counted.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use pocket_broker::clock::{Clock, Timer};
+use pocket_broker::ids::Ids;
+use pocket_broker::store::Store;
+use pocket_broker::{Host, Notice};
+
+/// A clock that stands still until it is moved.
+#[derive(Debug)]
+pub(crate) struct ManualClock(Cell<f64>);
+
+impl ManualClock {
+    pub(crate) fn advance(&self, ms: f64) {
+        self.0.set(self.0.get() + ms);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> f64 {
+        self.0.get()
+    }
+}
+
+/// A timer that fires when told, or always at once.
+#[derive(Debug, Default)]
+pub(crate) struct ManualTimer {
+    sleepers: RefCell<Vec<oneshot::Sender<()>>>,
+    at_once: Cell<bool>,
+}
+
+impl ManualTimer {
+    /// Wakes everybody.
+    pub(crate) fn fire(&self) {
+        self.sleepers.take().into_iter().for_each(|sleeper| _ = sleeper.send(()));
+    }
+
+    /// From now on nobody sleeps.
+    pub(crate) fn fire_at_once(&self) {
+        self.at_once.set(true);
+        self.fire();
+    }
+
+    /// How many sleep.
+    pub(crate) fn sleeping(&self) -> usize {
+        self.sleepers.borrow().iter().filter(|sleeper| !sleeper.is_canceled()).count()
+    }
+
+    /// Resolves once somebody sleeps: a verb that waits for a group.
+    pub(crate) async fn until_sleeping(&self) {
+        while self.sleeping() == 0 {
+            tick().await;
+        }
+    }
+}
+
+impl Timer for ManualTimer {
+    fn sleep(&self, _ms: f64) -> LocalBoxFuture<'static, ()> {
+        let (sleeper, woken) = oneshot::channel();
+        if self.at_once.get() {
+            return std::future::ready(()).boxed_local();
+        }
+        self.sleepers.borrow_mut().push(sleeper);
+        woken.map(drop).boxed_local()
+    }
+}
+
+/// Bytes that never repeat and are the same in every run.
+struct CountedIds(Cell<u64>);
+
+impl CountedIds {
+    /// splitmix64.
+    fn next(&self) -> u64 {
+        self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+        let mut mixed = self.0.get();
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl Ids for CountedIds {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let number = self.next().to_be_bytes();
+            chunk.copy_from_slice(&number[..chunk.len()]);
+        }
+    }
+}
+
+/// What a test holds of its host.
+pub(crate) struct TestHost {
+    pub(crate) host: Host,
+    pub(crate) clock: Rc<ManualClock>,
+    pub(crate) timer: Rc<ManualTimer>,
+    /// What was told to other contexts.
+    pub(crate) notices: Rc<RefCell<Vec<Notice>>>,
+}
+
+/// A host over a store. `seed`: another one for every context of a database.
+pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
+    let clock = Rc::new(ManualClock(Cell::new(1_700_000_000_000.0)));
+    let timer = Rc::new(ManualTimer::default());
+    let notices = Rc::new(RefCell::new(Vec::new()));
+    let told = Rc::clone(&notices);
+    let host = Host {
+        store,
+        clock: Rc::<ManualClock>::clone(&clock),
+        timer: Rc::<ManualTimer>::clone(&timer),
+        ids: Rc::new(CountedIds(Cell::new(seed.wrapping_mul(0xd134_2543_de82_ef95)))),
+        spawn: Rc::new(spawn),
+        wake: Rc::new(move |notice| told.borrow_mut().push(notice.clone())),
+    };
+    TestHost { host, clock, timer, notices }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn spawn(task: LocalBoxFuture<'static, ()>) {
+    wasm_bindgen_futures::spawn_local(task);
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn spawn(task: LocalBoxFuture<'static, ()>) {
+    use futures_executor::LocalSpawner;
+    use futures_util::task::LocalSpawn;
+    let spawner = SPAWNER.with_borrow(|spawner: &Option<LocalSpawner>| spawner.clone()).expect("the test runs by `block_on`");
+    spawner.spawn_local_obj(task.into()).expect("the pool is there");
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+std::thread_local! {
+    static SPAWNER: RefCell<Option<futures_executor::LocalSpawner>> = const { RefCell::new(None) };
+}
+
+/// Runs a test, and what it spawns beside it.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn block_on<T>(test: impl Future<Output = T>) -> T {
+    let mut pool = futures_executor::LocalPool::new();
+    SPAWNER.set(Some(pool.spawner()));
+    pool.run_until(test)
+}
+
+/// Lets others run.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) async fn tick() {
+    let mut polled = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut polled, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+/// Lets others run.
+#[cfg(target_arch = "wasm32")]
+pub(crate) async fn tick() {
+    gloo_timers::future::TimeoutFuture::new(1).await;
+}

@@ -1,0 +1,23 @@
+//! The verbs, by the behaviours (b…) and decisions (d…) of the specification.
+
+/// Mounts tests that take a [`Shop`](super::support::shop::Shop) on every kind of store. Each ends with an audit of the database.
+macro_rules! mount {
+    ($($name:ident,)+) => {
+        $(mod $name {
+            use crate::conformance::support::{Bench, async_test, shop::Shop};
+
+            async fn on(bench: Bench) {
+                let shop = Shop::open(bench).await;
+                super::$name(&shop).await;
+                shop.close().await;
+            }
+
+            async_test! { async fn memory() { on(Bench::memory()).await; }}
+
+            #[cfg(target_arch = "wasm32")]
+            async_test! { async fn indexed_db() { on(Bench::indexed_db()).await; }}
+        })+
+    };
+}
+
+mod begin_dialog;
