@@ -3,7 +3,7 @@
 //! A verb asks for records, checks its preconditions, and then states its effects. Nothing is written before [`Work::flush`], so verbs
 //! that share a storage transaction see each other's effects, and a verb that fails before its first effect leaves nothing behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use futures_util::future::try_join_all;
@@ -82,6 +82,8 @@ pub(crate) struct Changes {
     pub(crate) pending: Vec<Pending>,
     /// What a transaction has received: the cursor, and the system rows.
     pub(crate) taken: BTreeMap<SideId, Taken>,
+    /// What has been ENDed.
+    pub(crate) ended: BTreeSet<SideId>,
     pub(crate) group_states: BTreeMap<Rc<str>, Option<Body>>,
     /// Writes that concern no cached record.
     pub(crate) writes: Vec<Change>,
@@ -177,13 +179,6 @@ impl Work<'_> {
     /// A conversation as it is stored now: a transaction that receives wants to know what has arrived since its last call.
     pub(crate) async fn stored(&mut self, number: u64) -> Outcome<Option<Conversation>> {
         if self.is_view() { Ok(read_conversation(self.tx, number).await?) } else { self.conversation(number).await }
-    }
-
-    /// Whether this unit of work has ended the endpoint, or found it ended.
-    pub(crate) fn has_ended(&self, id: SideId) -> bool {
-        let Some(cached) = self.changes.conversations.get(&id.conversation) else { return false };
-        let side = |conversation: &Option<Conversation>| conversation.as_ref().and_then(|conversation| conversation.side(id.role)).map(|side| side.state);
-        side(&cached.stored).is_some() && side(&cached.current).is_none_or(|state| state == State::DisconnectedOutbound)
     }
 
     /// The conversation and the end that a handle names.

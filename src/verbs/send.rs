@@ -127,6 +127,8 @@ async fn send(work: &mut Work<'_>, mut conversation: Conversation, role: Role, m
     }
     let is_local = conversation.local == Some(true);
     if is_local && is_late(work, side.state) {
+        // No other queue's record says whether the definitions are current.
+        work.queue_of(side.service).await?;
         drop_rows(work, &conversation, role, &rows, "the far side ended the conversation before the transaction committed");
         return Ok(());
     }
@@ -185,8 +187,11 @@ async fn deliver(work: &mut Work<'_>, conversation: &mut Conversation, role: Rol
         let description = format!("The service \"{}\" does not accept the contract \"{}\".", conversation.target_service, conversation.contract);
         return arrival::fail(work, conversation, role, -8409, &description).await;
     }
-    match conversation.side(far).map(|side| side.state) {
-        Some(State::DisconnectedOutbound) => drop_rows(work, conversation, role, &rows, "the far side has ended the conversation"),
+    match conversation.side(far).map(|side| (side.state, side.service)) {
+        Some((State::DisconnectedOutbound, service)) => {
+            work.queue_of(service).await?;
+            drop_rows(work, conversation, role, &rows, "the far side has ended the conversation");
+        }
         Some(_) => arrival::arrive(work, conversation, far, rows, false).await?,
         None => {
             drop_rows(work, conversation, role, &rows, "the far endpoint is gone");
