@@ -109,7 +109,6 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
 pub(crate) fn finish_outbound(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Outcome<()> {
     let Some(side) = conversation.side(role).filter(|side| side.state == State::DisconnectedOutbound) else { return Ok(()) };
     let service = side.service;
-    // Others may have joined its group since it ended.
     membership::leave(work, conversation, role)?;
     work.move_state(conversation, role, service, Some(State::DisconnectedOutbound), None)?;
     *conversation.side_mut(role) = None;

@@ -58,6 +58,8 @@ pub(crate) struct Changes {
     pub(crate) numbers: Option<Numbers>,
     pub(crate) pending: Vec<Pending>,
     pub(crate) taken: Map<SideId, Taken>,
+    /// What has been ENDed.
+    pub(crate) ended: Vec<SideId>,
     pub(crate) group_states: Map<Rc<str>, Option<Body>>,
     /// Writes that concern no cached record.
     pub(crate) writes: Vec<Change>,
@@ -83,6 +85,7 @@ pub(crate) struct Mark {
     effects: u64,
     numbers: Option<Numbers>,
     pending: usize,
+    ended: usize,
     writes: usize,
     states: usize,
     dropped: usize,
@@ -103,6 +106,7 @@ impl Changes {
             effects: self.effects,
             numbers: self.numbers,
             pending: self.pending.len(),
+            ended: self.ended.len(),
             writes: self.writes.len(),
             states: self.notice.states.len(),
             dropped: self.notice.dropped.len(),
@@ -135,6 +139,7 @@ impl Changes {
         self.effects = mark.effects;
         self.numbers = mark.numbers;
         self.pending.truncate(mark.pending);
+        self.ended.truncate(mark.ended);
         self.writes.truncate(mark.writes);
         self.notice.states.truncate(mark.states);
         self.notice.dropped.truncate(mark.dropped);

@@ -62,7 +62,7 @@ pub(crate) struct Readable {
 
 /// What of a side can be received; `None`: nothing. What the transaction has received already is not in it, nor is what it has ENDed.
 pub(crate) fn readable(work: &Work<'_>, conversation: &Conversation, id: SideId) -> Option<Readable> {
-    if work.has_ended(id) {
+    if work.changes.ended.contains(&id) {
         return None;
     }
     let side = conversation.side(id.role)?;

@@ -15,7 +15,7 @@ use crate::conversation::{Conversation, State};
 use crate::core::Core;
 use crate::definitions::{Catalog, QueueDefinition};
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::{Decoded, Role, SideId};
+use crate::ids::{Decoded, Role};
 use crate::queue::{Counters, Queue};
 use crate::reads::{Reads, Request};
 use crate::store::{Change, Direction, Key, Range, Source, StoreName};
@@ -121,13 +121,6 @@ impl Work<'_> {
             Some(record) => Ok(Some(Conversation::from_record(number, &record)?)),
             None => Ok(None),
         }
-    }
-
-    /// Whether this unit of work has ended the endpoint, or found it ended.
-    pub(crate) fn has_ended(&self, id: SideId) -> bool {
-        let Some(cached) = self.changes.conversations.get(&id.conversation) else { return false };
-        let side = |conversation: &Option<Box<Conversation>>| conversation.as_ref().and_then(|conversation| conversation.side(id.role)).map(|side| side.state);
-        side(&cached.stored).is_some() && side(&cached.current).is_none_or(|state| state == State::DisconnectedOutbound)
     }
 
     /// The conversation and the end that a handle names.

@@ -1,7 +1,7 @@
 //! The storage port: transactions over object stores, and nothing above them.
 //!
-//! A [`Store`] is IndexedDB ([`indexed_db`]), memory that obeys the same awkward rules ([`memory`]), or another store that fails on
-//! purpose ([`fault`]). All pass one conformance suite. The rules know this module only.
+//! A [`Store`] is IndexedDB (`IndexedDbStore`, in browsers), memory that obeys the same awkward rules ([`MemoryStore`]), or another store
+//! that fails on purpose ([`FaultStore`]). All pass one conformance suite. The rules know this module only.
 
 mod failure;
 mod fault;
@@ -114,7 +114,7 @@ pub trait Store {
 ///
 /// Requests are answered in the order in which they were made, so a read sees the writes before it. A session that is dropped without
 /// [`Session::commit`] rolls back. It also ends by itself (auto-close) once no request is outstanding and control has returned to the
-/// event loop: nothing but its own futures may be awaited while it is open.
+/// event loop: nothing but its own futures may be awaited while it is open. An empty range holds nothing; it is no error.
 pub trait Session {
     /// One value.
     fn get<'a>(&'a self, store: StoreName, key: &Key) -> LocalBoxFuture<'a, Result<Option<Value>>>;

@@ -129,7 +129,7 @@ impl Drop for Outstanding<'_> {
 /// Runs `work` in one storage transaction: `Ok` commits, and the result comes after the commit is complete; `Err` rolls back.
 ///
 /// `work` acts through the [`Tx`] only, so that it can be run again from the start. It must not await anything else: IndexedDB would
-/// commit half of it. Debug builds turn such an await into an error.
+/// commit half of it. Such an await is an error, and rolls back.
 ///
 /// # Errors
 /// Those of `work`; those of [`Store::begin`]; the cause of an abort.
@@ -144,14 +144,15 @@ pub async fn transact<T, E: From<Error>>(
     let outcome = {
         let mut work = pin!(work(&tx));
         poll_fn(|context| match work.as_mut().poll(context) {
-            Poll::Pending if cfg!(debug_assertions) && tx.outstanding.get() == 0 => {
-                Poll::Ready(Err(Error::foreign_await().into()))
-            }
+            Poll::Pending if tx.outstanding.get() == 0 => Poll::Ready(Err(Error::foreign_await().into())),
             poll => poll,
         })
         .await
     };
-    let outcome = outcome.and_then(|value| Ok(tx.flush().map(|()| value)?));
+    let outcome = outcome.and_then(|value| {
+        tx.flush()?;
+        Ok(value)
+    });
     match outcome {
         Ok(value) => {
             tx.session.commit().await?;

@@ -102,6 +102,7 @@ impl End {
         if waits_outside {
             change_state(work, &mut conversation, role, State::DisconnectedOutbound)?;
         } else {
+            membership::leave(work, &conversation, role)?;
             work.move_state(&conversation, role, side.service, Some(side.state), None)?;
             *conversation.side_mut(role) = None;
         }
@@ -110,6 +111,7 @@ impl End {
                 work.write(Change::Delete(StoreName::Due, key));
             }
         }
+        work.changes.ended.push(conversation.id_of(role));
         work.save(conversation);
         Ok(EndResult { discarded, archived })
     }
@@ -186,7 +188,6 @@ fn system_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
 /// Takes this side's rows out of its queue: unread, retained received, retained sent. What is to be transmitted stays.
 fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, side: &Side) -> Outcome<()> {
     let id = conversation.id_of(role);
-    membership::leave(work, conversation, role)?;
     let held = side.held_count();
     work.count(side.service, |counters| {
         counters.ready = counters.ready.saturating_sub(side.unread);
@@ -200,8 +201,9 @@ fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
     work.changes.pending.retain(|pending| pending.side != id || (transmits && pending.class == Class::Sent));
     remove_runs(work, id, side, transmits);
     if let Some(left) = conversation.side_mut(role) {
-        // What stays of it has no rows: a fresh side with the numbers that must not be given again.
-        let mut bare = Side::new(side.service, side.state, side.priority, None);
+        // What stays of it has no rows: a fresh side in the same group, with the numbers that must not be given again.
+        let mut bare = Side::new(side.service, side.state, side.priority, side.group.clone());
+        bare.has_group_state = side.has_group_state;
         (bare.next_send, bare.next_expected, bare.cursor, bare.next_system) = (side.next_send, side.next_expected, side.next_expected, side.next_system);
         (bare.outgoing, bare.runs, bare.has_bodies) = (side.outgoing.clone(), side.runs, side.has_bodies);
         *left = bare;

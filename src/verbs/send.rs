@@ -128,6 +128,8 @@ fn send(work: &mut Work<'_>, mut conversation: Box<Conversation>, role: Role, me
     }
     let is_local = conversation.local == Some(true);
     if is_local && is_late(work, side.state) {
+        // No other queue's record says whether the definitions are current.
+        work.queue_of(side.service)?;
         drop_rows(work, &conversation, role, &rows, "the far side ended the conversation before the transaction committed");
         return Ok(());
     }
@@ -186,8 +188,11 @@ fn deliver(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, row
         let description = format!("The service \"{}\" does not accept the contract \"{}\".", conversation.target_service, conversation.contract);
         return arrival::fail(work, conversation, role, -8409, &description);
     }
-    match conversation.side(far).map(|side| side.state) {
-        Some(State::DisconnectedOutbound) => drop_rows(work, conversation, role, &rows, "the far side has ended the conversation"),
+    match conversation.side(far).map(|side| (side.state, side.service)) {
+        Some((State::DisconnectedOutbound, service)) => {
+            work.queue_of(service)?;
+            drop_rows(work, conversation, role, &rows, "the far side has ended the conversation");
+        }
         Some(_) => arrival::arrive(work, conversation, far, rows, false)?,
         None => {
             drop_rows(work, conversation, role, &rows, "the far endpoint is gone");

@@ -59,10 +59,8 @@ pub(super) fn from_idb(error: idb::Error) -> Error {
 /// Why a transaction aborted that was not told to. `committing`: its commit had been asked for.
 pub(super) fn cause_of_abort(transaction: &IdbTransaction, committing: bool) -> Error {
     match transaction.error() {
-        // Nobody but the browser itself aborts so: it takes the connection away.
-        None => lost(committing),
-        Some(exception) if exception.name() == "AbortError" => lost(committing),
-        Some(exception) => from_exception(exception.into()),
+        Some(exception) if !is_loss(&exception) => from_exception(exception.into()),
+        _ => lost(committing),
     }
 }
 
@@ -76,9 +74,10 @@ pub(super) fn is_over(exception: &JsValue) -> bool {
     string(exception, "name") == "InvalidStateError"
 }
 
-/// Whether the exception only says that the transaction aborted.
-pub(super) fn is_abort(exception: &JsValue) -> bool {
-    string(exception, "name") == "AbortError"
+/// Whether the exception only says that the connection went away, taking the transaction with it. Nobody but the browser aborts so.
+pub(super) fn is_loss(exception: &JsValue) -> bool {
+    // The text is WebKit's, for the death of its storage process.
+    string(exception, "name") == "AbortError" || string(exception, "message").contains("Database server lost")
 }
 
 fn string(object: &JsValue, name: &str) -> String {

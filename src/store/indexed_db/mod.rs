@@ -43,6 +43,7 @@ pub struct IndexedDbOptions {
     /// What a commit waits for.
     pub durability: Durability,
     /// Called after another tab made this connection close. Running transactions still finish; later ones are refused with `Closed`.
+    /// The store keeps it, so it must not own the store.
     pub on_close: Option<Rc<dyn Fn(CloseReason)>>,
 }
 

@@ -9,11 +9,12 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use idb::{DatabaseEvent, Factory, KeyPath, ObjectStoreParams, Request, Transaction};
+use wasm_bindgen::JsValue;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::{IdbDatabase, IdbFactory};
 
 use super::super::{ORDER_INDEX, ORDER_INDEX_PATH, StoreName, VERSION};
-use super::error::{from_exception, from_idb, is_abort};
+use super::error::{from_exception, from_idb, is_loss};
 use super::sys;
 use crate::error::{Error, ErrorCode, Result};
 use crate::web::timer::sleep;
@@ -65,7 +66,7 @@ pub(super) async fn open(name: &str) -> Result<Database> {
         let _ = settled.await;
         let opened = match request.error() {
             Ok(None) => request.database().map(|database| Database(database.into())).map_err(from_idb),
-            Ok(Some(exception)) if is_abort(&exception) => Err(upgrade.take().cause(exception.into())),
+            Ok(Some(exception)) if is_loss(&exception) => Err(upgrade.take().cause(exception.into())),
             Ok(Some(exception)) => Err(from_exception(exception.into())),
             Err(error) => Err(from_idb(error)),
         };
@@ -115,7 +116,7 @@ impl Upgrade {
     }
 
     /// `exception`: what the open request says, which is only that the upgrade was aborted.
-    fn cause(self, exception: wasm_bindgen::JsValue) -> Error {
+    fn cause(self, exception: JsValue) -> Error {
         let cause = self.transaction.and_then(|transaction| transaction.error()).map_or(exception, Into::into);
         self.failure.unwrap_or_else(|| from_exception(cause))
     }

@@ -9,7 +9,7 @@ use js_sys::Array;
 use wasm_bindgen::prelude::*;
 use web_sys::{Event, IdbRequest};
 
-use super::error::{from_exception, from_idb, is_abort};
+use super::error::{from_exception, from_idb, is_loss};
 use super::transaction::Running;
 use crate::error::Result;
 
@@ -140,7 +140,7 @@ impl Pending {
     /// Hands on the error. It is left to abort the transaction too.
     fn fail(self) {
         let error = match self.request.error() {
-            Ok(Some(exception)) if !is_abort(&exception) => from_exception(exception.into()),
+            Ok(Some(exception)) if !is_loss(&exception) => from_exception(exception.into()),
             _ => self.transaction.cause_of_abort(),
         };
         self.purpose.answer(Err(error));

@@ -95,7 +95,7 @@ impl Random {
         match wanted {
             Wanted::Conversation(end) => {
                 let view = own.map_or(&self.world, |own| &self.open[own].view).sides.get(end);
-                if is_ended(end) || view.is_none_or(|side| side.queue() != queue) {
+                if view.is_none_or(|side| side.queue() != queue) {
                     return Err(ErrorCode::ConversationNotFound);
                 }
             }

@@ -173,7 +173,7 @@ impl World {
         }
         if self.sides.get(&far).is_some_and(|side| !side.held.is_empty()) {
             let ended = self.side(end)?;
-            (ended.state, ended.group) = ("DO", None);
+            ended.state = "DO";
             ended.rows.clear();
             ended.held.clear();
         } else {

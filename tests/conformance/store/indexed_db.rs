@@ -102,6 +102,10 @@ async_test! { async fn an_abort_at_commit_keeps_its_cause() {
     assert_eq!(detail(&error, "name").as_deref(), Some("ConstraintError"));
     assert_eq!(detail(&error, "text").as_deref(), Some("Not unique."));
     assert!(error.cause().is_some());
+    // The storage process died: nobody knows.
+    let error = abort_at_commit("UnknownError", "Connection to Indexed Database server lost. Refresh the page to try again").await;
+    assert_eq!(error.code(), ErrorCode::StorageLost);
+    assert_eq!(detail(&error, "outcome").as_deref(), Some("unknown"));
 }}
 
 async_test! { async fn a_value_that_cant_be_cloned_is_refused_and_nothing_is_stored() {
