@@ -74,6 +74,9 @@ impl Random {
         let mut found: Vec<_> = rows.iter().map(|row| (row.conversation_handle.to_string(), format!("1 {} {}", short(&row.message_type), row.message_sequence_number))).collect();
         let mut expected = Vec::new();
         for (end, side) in &self.world.sides {
+            for row in &side.outgoing {
+                expected.push((self.handles[end].to_string(), format!("1 {} {}", row.kind, row.number)));
+            }
             for row in &side.held {
                 let sender = self.handles.get(&super::model::other(end)).expect("the far end was there");
                 expected.push((sender.to_string(), format!("1 {} {}", row.kind, row.number)));

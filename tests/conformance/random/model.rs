@@ -8,6 +8,9 @@ use pocket_broker::error::ErrorCode;
 pub(super) const QUEUES: [&str; 3] = ["counter", "kitchen", "house"];
 pub(super) const SERVICES: [(&str, usize); 4] = [("Counter", 0), ("Kitchen", 1), ("Front", 2), ("Back", 2)];
 
+/// The number of a service that is not here.
+pub(super) const ELSEWHERE: usize = SERVICES.len();
+
 /// An end of a conversation: the conversation's id, and whether it is the initiator.
 pub(super) type End = (Rc<str>, bool);
 
@@ -28,6 +31,8 @@ pub(super) struct Side {
     pub(super) rows: Vec<Row>,
     /// What waits outside because the queue is off.
     pub(super) held: Vec<Row>,
+    /// What is to be transmitted to a service that is not here.
+    pub(super) outgoing: Vec<Row>,
     pub(super) next_send: u64,
     pub(super) next_expected: u64,
 }
@@ -62,7 +67,7 @@ pub(super) fn other(end: &End) -> End {
 
 impl Side {
     fn new(service: usize, state: &'static str, group: Option<Rc<str>>) -> Self {
-        Self { service, state, group, rows: Vec::new(), held: Vec::new(), next_send: 0, next_expected: 0 }
+        Self { service, state, group, rows: Vec::new(), held: Vec::new(), outgoing: Vec::new(), next_send: 0, next_expected: 0 }
     }
 
     pub(super) fn queue(&self) -> usize {
@@ -109,11 +114,16 @@ impl World {
         let row = |status| {
             move |(index, body): (usize, &String)| Row { status, kind, number: first + index as u64, body: body.clone() }
         };
+        let is_far = self.services[&end.0].1 == ELSEWHERE;
         let sender = self.side(end)?;
         sender.next_send += bodies.len() as u64;
         sender.state = "CO";
         if queue.retention {
             sender.rows.extend(bodies.iter().enumerate().map(row(3)));
+        }
+        if is_far {
+            sender.outgoing.extend(bodies.iter().enumerate().map(row(1)));
+            return Ok(());
         }
         let far = other(end);
         if end.1 && first == 0 {
@@ -156,6 +166,11 @@ impl World {
         if side.state == "DO" && ending != Ending::Cleanup {
             return Err(ErrorCode::InvalidState);
         }
+        let counts = ((side.unread().len() + side.held.len()) as u64, side.rows.len() as u64);
+        if self.services[&end.0].1 == ELSEWHERE {
+            self.end_from_elsewhere(end, ending)?;
+            return Ok(counts);
+        }
         let far = other(end);
         if self.sides.get(&far).is_some_and(|side| side.state == "DO") {
             self.sides.remove(&far);
@@ -179,7 +194,24 @@ impl World {
         } else {
             self.sides.remove(end);
         }
-        Ok(((side.unread().len() + side.held.len()) as u64, side.rows.len() as u64))
+        Ok(counts)
+    }
+
+    fn end_from_elsewhere(&mut self, end: &End, ending: Ending) -> Result<(), ErrorCode> {
+        let side = self.side(end)?;
+        if side.state != "CO" || ending == Ending::Cleanup {
+            self.sides.remove(end);
+            return Ok(());
+        }
+        side.state = "DO";
+        side.rows.clear();
+        let (kind, body) = if ending == Ending::Error { ("Error", "42") } else { ("EndDialog", "") };
+        if ending == Ending::Error {
+            side.outgoing.clear();
+        }
+        side.outgoing.push(Row { status: 1, kind, number: side.next_send, body: body.into() });
+        side.next_send += 1;
+        Ok(())
     }
 
     /// Takes out what was received.

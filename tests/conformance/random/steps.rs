@@ -40,6 +40,9 @@ pub(super) enum Answer {
 
 impl Random {
     pub(super) async fn step(&mut self) {
+        if self.chance.one_in(30) {
+            self.restart().await;
+        }
         match self.chance.below(24) {
             0..=3 => self.begin().await,
             4..=14 => {
@@ -57,9 +60,19 @@ impl Random {
         }
     }
 
+    /// A tab is closed and opened again: what is committed is there.
+    async fn restart(&mut self) {
+        let tab = self.chance.below(2);
+        self.tell(|| format!("tab {tab} is opened again"));
+        self.tabs[tab].close().await;
+        self.tabs[tab] = self.shop.another_tab().await;
+        self.open.retain(|open| open.tab != tab);
+    }
+
     async fn begin(&mut self) {
-        let (from, to) = (self.chance.below(SERVICES.len()), self.chance.below(SERVICES.len()));
-        let mut options = dialog_of(SERVICES[from].0, SERVICES[to].0);
+        let (from, to) = (self.chance.below(SERVICES.len()), self.chance.below(SERVICES.len() + 1));
+        let far = SERVICES.get(to).map_or("Elsewhere", |(name, _)| name);
+        let mut options = dialog_of(SERVICES[from].0, far);
         let related = if self.chance.one_in(2) { self.any_end() } else { None };
         let mut expected = Ok(None);
         if let Some(related) = related {
@@ -71,7 +84,7 @@ impl Random {
             };
             options = BeginDialog { related_conversation: Some(handle.to_string()), ..options };
         }
-        self.tell(|| format!("begin {} → {}, related {expected:?}", SERVICES[from].0, SERVICES[to].0));
+        self.tell(|| format!("begin {} → {far}, related {expected:?}", SERVICES[from].0));
         let tab = self.chance.below(2);
         let begun = self.tabs[tab].begin_dialog(options).await;
         match (begun, expected) {

@@ -1,5 +1,6 @@
 //! The fixture of the verbs: a counter that orders, and a kitchen that confirms.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use pocket_broker::body::{Body, Value};
@@ -23,6 +24,7 @@ pub(crate) struct Shop {
     pub(crate) faults: Faults,
     bench: Bench,
     host: TestHost,
+    tabs: Cell<u64>,
 }
 
 /// Both ends of a conversation, by handle.
@@ -42,7 +44,7 @@ impl Shop {
         let host = host(Rc::clone(&store), 1);
         let broker = Broker::open(host.host.clone()).await.expect("the broker opens");
         broker.define(definitions()).await.expect("the definitions are right");
-        Self { broker, faults: bench.faults().clone(), store, bench, host }
+        Self { broker, faults: bench.faults().clone(), store, bench, host, tabs: Cell::new(1) }
     }
 
     /// Closes the broker, audits the database and removes it.
@@ -60,7 +62,8 @@ impl Shop {
 
     /// Another broker over the same database that shares nothing else: another tab.
     pub(crate) async fn another_tab(&self) -> Broker {
-        let mut other = host(Rc::clone(&self.store), 2).host;
+        self.tabs.set(self.tabs.get() + 1);
+        let mut other = host(Rc::clone(&self.store), self.tabs.get()).host;
         (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
         Broker::open(other).await.expect("the broker opens")
     }
