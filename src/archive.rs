@@ -33,12 +33,17 @@ pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role,
     let stamp = work.claim(Number::Stamp, 1)?;
     // Rows of this very unit of work are in no run yet.
     let mut fresh = Vec::new();
-    for pending in work.changes.pending.iter().filter(|pending| pending.side == id) {
-        for (run, large) in pending.runs(0) {
+    work.claim_orders()?;
+    for index in 0..work.changes.pending.len() {
+        let rows = work.changes.pending.get(index).filter(|pending| pending.side == id).map_or(0, |pending| count(pending.rows.len()));
+        let order = if rows > 0 { work.orders(side.service, rows)? } else { continue };
+        for (run, large) in work.changes.pending.get(index).map(|pending| pending.runs(order)).unwrap_or_default() {
             fresh.extend(large.into_iter().map(|(number, body)| ((run.class, number), body)));
             runs.push(run);
         }
     }
+    // As they were in the queue: what was sent among what was received.
+    runs.sort_by_key(|run| run.first_order);
     let owner = Owner::of(conversation, role);
     let mut part = 0u64;
     for run in &runs {

@@ -1,6 +1,5 @@
 //! What arrives at a side: messages in sequence, EndDialog, Error. And what waits outside while a queue is off.
 
-use std::rc::Rc;
 
 use crate::body::{Body, Value};
 use crate::changes::Pending;
@@ -24,7 +23,7 @@ pub(crate) fn arrive(work: &mut Work<'_>, conversation: &mut Conversation, role:
     if queue.enqueue_enabled {
         side.unread += added;
         work.count(service, |counters| counters.ready += added)?;
-        work.changes.notice.enqueued.insert(Rc::clone(&queue.name));
+        work.changes.notice.enqueue(&queue.name);
         if ends {
             change_state(work, conversation, role, State::DisconnectedInbound)?;
         }
@@ -71,7 +70,7 @@ pub(crate) fn arrive_error(work: &mut Work<'_>, conversation: &mut Conversation,
     } else {
         side.unread += 1;
         work.count(service, |counters| counters.ready += 1)?;
-        work.changes.notice.enqueued.insert(Rc::clone(&queue.name));
+        work.changes.notice.enqueue(&queue.name);
         change_state(work, conversation, role, State::Error)?;
     }
     work.append(Pending { side: id, class: Class::System, service, is_visible: true, first: number, sequence, rows: vec![row] });
@@ -95,7 +94,7 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
         counters.ready += released;
     })
     ?;
-    work.changes.notice.enqueued.insert(Rc::clone(&queue.name));
+    work.changes.notice.enqueue(&queue.name);
     work.changes.notice.transmission = true;
     if fails {
         change_state(work, conversation, role, State::Error)?;

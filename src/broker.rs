@@ -15,7 +15,7 @@ use crate::ids::text;
 use crate::rows::Rows;
 use crate::transaction::Transaction;
 use crate::verbs::{Answer, BeginDialog, Begun, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb};
-use crate::views::{self, Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};
+use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 use crate::work::{Outcome, Purpose, Stop};
 
 /// How long a verb waits for a group that another holds, in milliseconds.
@@ -86,7 +86,7 @@ impl Broker {
     /// # Errors
     /// `InvalidArgument`, `DefinitionConflict`, `QueueNotFound`, `ContractNotFound`, `MessageTypeNotFound`.
     pub async fn define(&self, definitions: Definitions) -> Result<()> {
-        self.run(Verb::Define(definitions), None).await.map(drop)
+        self.call(Call::Verb(Verb::Define(definitions)), None).await.map(drop)
     }
 
     /// `ALTER QUEUE`: sets the options that are given.
@@ -94,7 +94,7 @@ impl Broker {
     /// # Errors
     /// `QueueNotFound`.
     pub async fn alter_queue(&self, name: &str, options: QueueOptions) -> Result<()> {
-        self.run(Verb::AlterQueue(name.into(), options), None).await.map(drop)
+        self.call(Call::Verb(Verb::AlterQueue(name.into(), options)), None).await.map(drop)
     }
 
     // ── verbs ──
@@ -104,8 +104,7 @@ impl Broker {
     /// # Errors
     /// `ServiceNotFound`, `ContractNotFound`, `ConversationNotFound`, `GroupInvalid`, `InvalidLifetime`, `InvalidArgument`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
-        self.check_open()?;
-        match self.run(begun(&self.core, options).await?, None).await? {
+        match self.call(Call::Begin(options), None).await? {
             Answer::Conversation(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
@@ -120,7 +119,7 @@ impl Broker {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.run(Verb::Send(Send { to, messages }), cancelled).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages })), cancelled).await.map(drop)
     }
 
     /// `RECEIVE`, without waiting. The rows are gone when this resolves: a [`Transaction`] handles them safely.
@@ -128,8 +127,7 @@ impl Broker {
     /// # Errors
     /// `QueueNotFound`, `QueueDisabled`, `ConversationNotFound`, `GroupNotFound`, `InvalidArgument`.
     pub async fn receive(&self, queue: &str, options: ReceiveOptions, cancelled: Option<Cancelled>) -> Result<Vec<Rows>> {
-        options.check()?;
-        match self.run(Verb::Receive(queue.into(), options), cancelled).await? {
+        match self.call(Call::Verb(Verb::Receive(queue.into(), options)), cancelled).await? {
             Answer::Received(rows, _) => Ok(rows),
             _ => Err(unexpected()),
         }
@@ -140,8 +138,7 @@ impl Broker {
     /// # Errors
     /// `ConversationNotFound`, `InvalidState`, `InvalidEndError`, `GroupLocked`.
     pub async fn end_conversation(&self, handle: &str, options: EndOptions) -> Result<EndResult> {
-        options.check()?;
-        match self.run(Verb::End(End { handle: handle.into(), options }), None).await? {
+        match self.call(Call::Verb(Verb::End(End { handle: handle.into(), options })), None).await? {
             Answer::Ended(result) => Ok(result),
             _ => Err(unexpected()),
         }
@@ -152,7 +149,7 @@ impl Broker {
     /// # Errors
     /// `GroupNotFound`, `GroupLocked`.
     pub async fn get_group_state(&self, group: &str) -> Result<Option<Body>> {
-        match self.run(Verb::GetGroupState(group.into()), None).await? {
+        match self.call(Call::Verb(Verb::GetGroupState(group.into())), None).await? {
             Answer::GroupState(state) => Ok(state),
             _ => Err(unexpected()),
         }
@@ -163,7 +160,7 @@ impl Broker {
     /// # Errors
     /// `GroupNotFound`, `GroupLocked`, `NotCloneable`.
     pub async fn set_group_state(&self, group: &str, state: Body) -> Result<()> {
-        self.run(Verb::SetGroupState(group.into(), state), None).await.map(drop)
+        self.call(Call::Verb(Verb::SetGroupState(group.into(), state)), None).await.map(drop)
     }
 
     /// Deletes what was archived before a time. Gives how many rows.
@@ -171,7 +168,7 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn purge_archive(&self, before: f64) -> Result<u64> {
-        match self.run(Verb::PurgeArchive(before), None).await? {
+        match self.call(Call::Verb(Verb::PurgeArchive(before)), None).await? {
             Answer::Count(rows) => Ok(rows),
             _ => Err(unexpected()),
         }
@@ -197,9 +194,10 @@ impl Broker {
     /// # Errors
     /// `QueueNotFound`, `InvalidArgument`.
     pub async fn select(&self, queue: &str, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
-        self.check_open()?;
-        filter.check()?;
-        self.core.view(&views::SCOPE, async |driver| views::select(driver, queue, filter, position, extent).await).await
+        match self.see(&View::Select(queue.into(), filter.clone()), position, extent).await? {
+            Seen::Rows(page) => Ok(page),
+            _ => Err(unexpected()),
+        }
     }
 
     /// How many rows [`Broker::select`] would give.
@@ -207,9 +205,10 @@ impl Broker {
     /// # Errors
     /// `QueueNotFound`, `InvalidArgument`.
     pub async fn count(&self, queue: &str, filter: &RowFilter) -> Result<u64> {
-        self.check_open()?;
-        filter.check()?;
-        self.core.view(&views::SCOPE, async |driver| views::count_rows(driver, queue, filter).await).await
+        match self.see(&View::Count(queue.into(), filter.clone()), None, Extent::All).await? {
+            Seen::Count(count) => Ok(count),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Every queue.
@@ -217,8 +216,10 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn queues(&self) -> Result<Vec<QueueInfo>> {
-        self.check_open()?;
-        self.core.look(views::queues).await
+        match self.see(&View::Queues, None, Extent::All).await? {
+            Seen::Queues(queues) => Ok(queues),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Endpoints of conversations.
@@ -226,8 +227,10 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn conversations(&self, filter: &EndpointFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Endpoint>> {
-        self.check_open()?;
-        self.core.view(&views::SCOPE, async |driver| views::conversations(driver, filter, position, extent).await).await
+        match self.see(&View::Conversations(filter.clone()), position, extent).await? {
+            Seen::Endpoints(page) => Ok(page),
+            _ => Err(unexpected()),
+        }
     }
 
     /// One endpoint; `None` when it is gone.
@@ -235,8 +238,10 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn info(&self, handle: &str) -> Result<Option<Endpoint>> {
-        self.check_open()?;
-        self.core.look(|work| views::info(work, handle)).await
+        match self.see(&View::Info(handle.into()), None, Extent::All).await? {
+            Seen::Endpoints(mut page) => Ok(page.rows.pop()),
+            _ => Err(unexpected()),
+        }
     }
 
     /// What has been sent and is not where it should be; of one sending endpoint, or of all.
@@ -244,8 +249,10 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn transmission_queue(&self, conversation: Option<&str>) -> Result<Vec<TransmissionRow>> {
-        self.check_open()?;
-        self.core.look(|work| views::transmission_queue(work, conversation)).await
+        match self.see(&View::TransmissionQueue(conversation.map(Rc::from)), None, Extent::All).await? {
+            Seen::TransmissionQueue(rows) => Ok(rows),
+            _ => Err(unexpected()),
+        }
     }
 
     /// Rows that END copied.
@@ -253,10 +260,16 @@ impl Broker {
     /// # Errors
     /// `InvalidArgument`.
     pub async fn archive(&self, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
+        match self.see(&View::Archive(filter.clone()), position, extent).await? {
+            Seen::Rows(page) => Ok(page),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Whatever view it is.
+    pub(crate) async fn see(&self, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
         self.check_open()?;
-        filter.check()?;
-        let scope = [crate::store::StoreName::Archive];
-        self.core.view(&scope, async |driver| views::select_archive(driver, filter, position, extent).await).await
+        self.core.see(view, position, extent).await
     }
 
     /// Rolls open transactions back, lets running commits finish and stops listening. Idempotent.
@@ -268,11 +281,13 @@ impl Broker {
         for transaction in self.transactions.take().iter().filter_map(Weak::upgrade) {
             transaction.close();
         }
+        // Verbs that wait for a group find the broker closed.
+        self.core.locks.wake();
         self.core.idle().await;
     }
 
     /// The connection is gone, or nobody needs it any more: whatever is asked of any broker over it is refused from now on.
-    pub(crate) fn abandon(&self) {
+    pub fn abandon(&self) {
         self.core.closed.set(true);
     }
 
@@ -285,8 +300,10 @@ impl Broker {
         if self.is_closed() { Err(Error::closed()) } else { Ok(()) }
     }
 
-    async fn run(&self, verb: Verb, cancelled: Option<Cancelled>) -> Result<Answer> {
-        let verb = Rc::new(verb);
+    /// A verb, as a transaction of its own.
+    pub(crate) async fn call(&self, call: Call, cancelled: Option<Cancelled>) -> Result<Answer> {
+        self.check_open()?;
+        let verb = Rc::new(call.verb(&self.core).await?);
         wait_for_group(&self.core, self.lock_timeout, async || {
             self.check_open()?;
             self.core.commit(Rc::clone(&verb), Purpose::Commit, cancelled.clone()).await
@@ -295,22 +312,42 @@ impl Broker {
     }
 }
 
-/// A dialog with the numbers that it gets.
-pub(crate) async fn begun(core: &Rc<Core>, options: BeginDialog) -> Result<Verb> {
-    options.check()?;
-    let number = core.conversation_number().await?;
-    Ok(Verb::BeginDialog(Begun { options, number, bits: core.host.ids.bits(), id: text(core.host.ids.uuid()) }))
+/// What is asked of a broker or a transaction.
+#[derive(Debug)]
+pub(crate) enum Call {
+    Verb(Verb),
+    /// BEGIN DIALOG gets its numbers first.
+    Begin(BeginDialog),
+}
+
+impl Call {
+    /// The verb, after all that can be checked without looking anything up.
+    pub(crate) async fn verb(self, core: &Rc<Core>) -> Result<Verb> {
+        match self {
+            Self::Begin(options) => {
+                options.check()?;
+                let number = core.conversation_number().await?;
+                Ok(Verb::BeginDialog(Begun { options, number, bits: core.host.ids.bits(), id: text(core.host.ids.uuid()) }))
+            }
+            Self::Verb(verb) => verb.check().map(|()| verb),
+        }
+    }
 }
 
 /// Runs a verb; when it finds its group held, waits for a release and runs it again, at most until the time is over.
 pub(crate) async fn wait_for_group<T>(core: &Core, timeout: f64, mut attempt: impl AsyncFnMut() -> Outcome<T>) -> Result<T> {
     let mut deadline = None;
     loop {
+        let releases = core.locks.releases();
         let stop = match attempt().await {
             Ok(answer) => return Ok(answer),
             Err(stop) => stop,
         };
         let Stop::Held(_) = &stop else { return Err(stop.into()) };
+        if core.locks.releases() != releases {
+            // Somebody has let go since it was seen held.
+            continue;
+        }
         let released = core.locks.released();
         let deadline = deadline.get_or_insert_with(|| core.host.timer.sleep(timeout));
         if let Either::Right(_) = select(released, deadline).await {

@@ -77,6 +77,8 @@ enum Undo {
     Queue { number: u32, current: Option<Queue>, dirty: bool },
     /// So many rows were pending at this place.
     Rows(usize, usize),
+    /// These rows were pending at this place.
+    Dropped(usize, Vec<Row>),
 }
 
 /// A point to go back to.
@@ -134,6 +136,11 @@ impl Changes {
                         pending.rows.truncate(length);
                     }
                 }
+                Undo::Dropped(index, rows) => {
+                    if let Some(pending) = self.pending.get_mut(index) {
+                        pending.rows = rows;
+                    }
+                }
             }
         }
         self.effects = mark.effects;
@@ -188,6 +195,13 @@ impl Changes {
                 pending.rows.extend(added.rows);
             }
             None => self.pending.push(added),
+        }
+    }
+
+    /// Rows that were to be stored are not to be any more. What is left of a piece stays in its place: others are found by their places.
+    pub(crate) fn drop_rows(&mut self, is_dropped: impl Fn(&Pending) -> bool) {
+        for (index, pending) in self.pending.iter_mut().enumerate().filter(|(_, pending)| is_dropped(pending)) {
+            self.undo.push(Undo::Dropped(index, std::mem::take(&mut pending.rows)));
         }
     }
 }

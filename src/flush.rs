@@ -39,7 +39,7 @@ impl Work<'_> {
     }
 
     /// Sees to it that every queue has as many order numbers left as rows were added to it.
-    fn claim_orders(&mut self) -> Outcome<()> {
+    pub(crate) fn claim_orders(&mut self) -> Outcome<()> {
         let mut wanted: Map<u32, u64> = Map::default();
         for index in 0..self.changes.pending.len() {
             let pending = self.changes.pending.get(index).map(|pending| (pending.service, message::count(pending.rows.len())));
@@ -70,7 +70,7 @@ impl Work<'_> {
     /// Writes the pending rows as runs. Gives the first order of what each side got, to be received or held.
     fn flush_rows(&mut self) -> Outcome<Map<SideId, u64>> {
         let mut arrivals = Map::default();
-        for pending in std::mem::take(&mut self.changes.pending) {
+        for pending in std::mem::take(&mut self.changes.pending).into_iter().filter(|pending| !pending.rows.is_empty()) {
             let order = self.orders(pending.service, message::count(pending.rows.len()))?;
             if pending.class != Class::Sent && !arrivals.contains_key(&pending.side) {
                 arrivals.insert(pending.side, order);

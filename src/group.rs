@@ -1,6 +1,6 @@
 //! Conversation groups: the lock unit. A transaction that received from a group, or changed one of its conversations, holds it to its end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::map::Map;
@@ -14,6 +14,8 @@ use futures_channel::oneshot;
 pub(crate) struct GroupLocks {
     holders: RefCell<Map<Rc<str>, u64>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    /// How often somebody has let go.
+    releases: Cell<u64>,
 }
 
 impl GroupLocks {
@@ -39,8 +41,19 @@ impl GroupLocks {
     /// Lets go of everything that `holder` holds, and wakes those who wait.
     pub(crate) fn release(&self, holder: u64) {
         self.holders.borrow_mut().retain(|_, other| *other != holder);
+        self.wake();
+    }
+
+    /// Lets everybody who waits look again.
+    pub(crate) fn wake(&self) {
+        self.releases.set(self.releases.get() + 1);
         let waiting = self.waiting.take();
         waiting.into_iter().for_each(|waiter| _ = waiter.send(()));
+    }
+
+    /// A number that is another one after somebody has let go.
+    pub(crate) fn releases(&self) -> u64 {
+        self.releases.get()
     }
 
     /// Resolves at the next release of any group.

@@ -100,6 +100,20 @@ impl<K: Ord, V> Map<K, V> {
         self.0.iter().map(|(key, value)| (key, value))
     }
 
+    /// The pairs from the first whose key is not `before` to the last whose key is not `behind`.
+    pub(crate) fn between(&self, before: impl Fn(&K) -> bool, behind: impl Fn(&K) -> bool) -> &[(K, V)] {
+        let from = self.0.partition_point(|(key, _)| before(key));
+        let to = self.0.partition_point(|(key, _)| !behind(key));
+        self.0.get(from..to).unwrap_or_default()
+    }
+
+    /// Takes those pairs out.
+    pub(crate) fn take_between(&mut self, before: impl Fn(&K) -> bool, behind: impl Fn(&K) -> bool) -> Vec<(K, V)> {
+        let from = self.0.partition_point(|(key, _)| before(key));
+        let to = self.0.partition_point(|(key, _)| !behind(key));
+        if from < to { self.0.drain(from..to).collect() } else { Vec::new() }
+    }
+
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
         self.0.retain(|(key, value)| keep(key, value));
     }

@@ -1,6 +1,5 @@
 //! What a commit tells: hints for other tabs and events for the application.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::body::Value;
@@ -9,9 +8,9 @@ use crate::body::Value;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Notice {
     /// The queues whose rows or options changed.
-    pub queues: BTreeSet<Rc<str>>,
+    pub queues: Vec<Rc<str>>,
     /// The queues in which something became ready.
-    pub enqueued: BTreeSet<Rc<str>>,
+    pub enqueued: Vec<Rc<str>>,
     /// Some conversation changed.
     pub conversations: bool,
     /// The delayed store changed.
@@ -40,7 +39,13 @@ pub struct Dropped {
 impl Notice {
     pub(crate) fn touch(&mut self, queue: &Rc<str>) {
         if !self.queues.contains(queue) {
-            self.queues.insert(Rc::clone(queue));
+            self.queues.push(Rc::clone(queue));
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, queue: &Rc<str>) {
+        if !self.enqueued.contains(queue) {
+            self.enqueued.push(Rc::clone(queue));
         }
     }
 

@@ -7,7 +7,7 @@ use crate::clock::Instant;
 use crate::conversation::Conversation;
 use crate::definitions::Catalog;
 use crate::ids::Role;
-use crate::message::{Class, Column, Run, Status, count};
+use crate::message::{Class, Column, Run, Status, count, system};
 
 /// Rows that follow each other in a queue: the same conversation, the same status, orders and sequence numbers that rise by one.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl Rows {
     /// Rows `from` (included) to `to` (excluded) of a run.
     pub(crate) fn of(catalog: &Catalog, owner: &Owner, run: &Run, from: usize, to: usize, status: Status) -> Self {
         let types = run.types.slice(from, to);
-        let letter = |name: &Rc<str>| catalog.message_types.get(name).map_or("N", |message_type| message_type.validation.letter());
+        let letter = |name: &Rc<str>| catalog.message_types.get(name).map_or_else(|| system_validation(name), |known| known.validation.letter());
         let validations = match &types {
             Column::Same(name) => Column::Same(letter(name)),
             Column::Each(names) => Column::Each(names.iter().map(letter).collect()),
@@ -147,6 +147,15 @@ impl Rows {
             body: self.bodies.item(index),
             packing,
         }
+    }
+}
+
+/// System message types are in no catalog: Error has a body of its own making, the others have none.
+fn system_validation(message_type: &str) -> &'static str {
+    match message_type {
+        system::ERROR => "J",
+        system::END_DIALOG | system::DIALOG_TIMER => "E",
+        _ => "N",
     }
 }
 

@@ -12,7 +12,7 @@ use futures_channel::oneshot;
 
 use crate::body::Body;
 use crate::changes::Changes;
-use crate::broker::{begun, unexpected, wait_for_group};
+use crate::broker::{Call, unexpected, wait_for_group};
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
 use crate::rows::Rows;
@@ -78,8 +78,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
-        self.check_open()?;
-        match self.call(begun(&self.core, options).await?).await? {
+        match self.call(Call::Begin(options)).await? {
             Answer::Conversation(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
@@ -93,7 +92,7 @@ impl Transaction {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Verb::Send(Send { to, messages })).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages }))).await.map(drop)
     }
 
     /// `RECEIVE`, without waiting. The group is held until the transaction ends; a rollback makes the rows ready again.
@@ -101,8 +100,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn receive(&self, queue: &str, options: ReceiveOptions) -> Result<Vec<Rows>> {
-        options.check()?;
-        match self.call(Verb::Receive(queue.into(), options)).await? {
+        match self.call(Call::Verb(Verb::Receive(queue.into(), options))).await? {
             Answer::Received(rows, _) => Ok(rows),
             _ => Err(unexpected()),
         }
@@ -113,8 +111,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn end_conversation(&self, handle: &str, options: EndOptions) -> Result<EndResult> {
-        options.check()?;
-        match self.call(Verb::End(End { handle: handle.into(), options })).await? {
+        match self.call(Call::Verb(Verb::End(End { handle: handle.into(), options }))).await? {
             Answer::Ended(result) => Ok(result),
             _ => Err(unexpected()),
         }
@@ -125,7 +122,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn get_group_state(&self, group: &str) -> Result<Option<Body>> {
-        match self.call(Verb::GetGroupState(group.into())).await? {
+        match self.call(Call::Verb(Verb::GetGroupState(group.into()))).await? {
             Answer::GroupState(state) => Ok(state),
             _ => Err(unexpected()),
         }
@@ -136,7 +133,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn set_group_state(&self, group: &str, state: Body) -> Result<()> {
-        self.call(Verb::SetGroupState(group.into(), state)).await.map(drop)
+        self.call(Call::Verb(Verb::SetGroupState(group.into(), state))).await.map(drop)
     }
 
     /// Commits everything in one storage transaction and resolves after it is complete. Calls that are under way are waited for.
@@ -188,8 +185,9 @@ impl Transaction {
     }
 
     /// Checks a verb against what is committed and what the transaction has done, and keeps it for the commit.
-    async fn call(&self, verb: Verb) -> Result<Answer> {
-        let verb = Rc::new(verb);
+    pub(crate) async fn call(&self, call: Call) -> Result<Answer> {
+        self.check_open()?;
+        let verb = Rc::new(call.verb(&self.core).await?);
         let mut state = self.borrow_state().await?;
         let outcome = wait_for_group(&self.core, self.lock_timeout, async || {
             self.check_open()?;

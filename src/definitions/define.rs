@@ -281,7 +281,7 @@ impl Defining {
         for (key, record) in self.records {
             work.write(Change::Put(StoreName::Definitions, key, record));
         }
-        work.changes.notice.queues.extend(self.catalog.queues.keys().cloned());
+        self.catalog.queues.keys().for_each(|name| work.changes.notice.touch(name));
         work.catalog = Rc::new(self.catalog);
         Ok(())
     }

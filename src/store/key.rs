@@ -169,16 +169,24 @@ impl Range {
 
     /// Whether `key` is inside.
     pub fn contains(&self, key: &Key) -> bool {
-        let above = match &self.lower {
-            Bound::Open => true,
-            Bound::Including(lower) => key >= lower,
-            Bound::Excluding(lower) => key > lower,
-        };
-        let below = match &self.upper {
-            Bound::Open => true,
-            Bound::Including(upper) => key <= upper,
-            Bound::Excluding(upper) => key < upper,
-        };
-        above && below
+        !self.is_above(key) && !self.is_below(key)
+    }
+
+    /// Whether the range begins behind `key`.
+    pub(crate) fn is_above(&self, key: &Key) -> bool {
+        match &self.lower {
+            Bound::Open => false,
+            Bound::Including(lower) => key < lower,
+            Bound::Excluding(lower) => key <= lower,
+        }
+    }
+
+    /// Whether the range ends before `key`.
+    pub(crate) fn is_below(&self, key: &Key) -> bool {
+        match &self.upper {
+            Bound::Open => false,
+            Bound::Including(upper) => key > upper,
+            Bound::Excluding(upper) => key >= upper,
+        }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::rc::Rc;
 
-use serde::Deserialize;
-
 use super::begin_dialog::lifetime_key;
 use super::{change_state, wrong_state};
 use crate::arrival;
@@ -22,8 +20,7 @@ use crate::{archive, membership, sweep};
 const MAX_DESCRIPTION: usize = 3_000;
 
 /// What END takes.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default)]
 pub struct EndOptions {
     /// `WITH ERROR`.
     pub error: Option<EndError>,
@@ -34,7 +31,7 @@ pub struct EndOptions {
 }
 
 /// `WITH ERROR = code DESCRIPTION = description`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct EndError {
     /// A whole number above 0.
     pub code: f64,
@@ -152,8 +149,11 @@ impl End {
         let drops = !is_told || self.options.error.is_some();
         if drops {
             outgoing.acknowledged = next;
-            work.write(Change::DeleteRange(StoreName::Messages, message::keys_between(id, Class::Sent, 0, next)));
-            work.write(Change::DeleteRange(StoreName::Bodies, message::keys_between(id, Class::Sent, 0, next)));
+            work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::Sent);
+            // Not the number of the Error that takes their place.
+            let range = message::keys_between(id, Class::Sent, 0, next.saturating_sub(1));
+            work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
+            work.write(Change::DeleteRange(StoreName::Messages, range));
         }
         outgoing.turn = is_told.then(|| outgoing.turn.unwrap_or(now));
         if is_told {
@@ -198,7 +198,7 @@ fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
     })
     ?;
     let transmits = conversation.local == Some(false);
-    work.changes.pending.retain(|pending| pending.side != id || (transmits && pending.class == Class::Sent));
+    work.changes.drop_rows(|pending| pending.side == id && !(transmits && pending.class == Class::Sent));
     remove_runs(work, id, side, transmits);
     if let Some(left) = conversation.side_mut(role) {
         // What stays of it has no rows: a fresh side in the same group, with the numbers that must not be given again.
@@ -238,7 +238,7 @@ fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) ->
         side.next_expected = held.from;
         work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
         work.write(Change::DeleteRange(StoreName::Messages, range));
-        work.changes.pending.retain(|pending| pending.side != id || pending.class != Class::Received || pending.first < held.from);
+        work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::Received && pending.first >= held.from);
     }
     for row in side.system.iter().filter(|row| row.held) {
         work.write(Change::Delete(StoreName::Messages, message::key(id, Class::System, row.number)));

@@ -25,6 +25,7 @@ pub(crate) use take::{Take, TakenRun};
 use crate::body::Body;
 use crate::core::Core;
 use crate::definitions::{self, Definitions, QueueOptions};
+use crate::error::Result;
 use crate::ids::Decoded;
 use crate::reads::Reads;
 use crate::rows::Rows;
@@ -61,6 +62,15 @@ pub(crate) enum Answer {
 }
 
 impl Verb {
+    /// What can be seen without looking anything up.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Receive(_, options) => options.check(),
+            Self::End(end) => end.options.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// Runs it.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use num_traits::ToPrimitive;
-use serde::Deserialize;
 
 use super::Take;
 use crate::definitions::QueueDefinition;
@@ -21,8 +20,7 @@ use crate::work::{Outcome, Work};
 const ROWS: u64 = 10_000;
 
 /// What RECEIVE takes.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default)]
 pub struct ReceiveOptions {
     /// `TOP`: at most this many, a whole number from 1. Default: all that the group has ready, up to 10 000 rows and 64 MiB.
     pub top: Option<f64>,

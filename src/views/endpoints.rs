@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use num_traits::ToPrimitive;
-use serde::Deserialize;
 
 use super::{Extent, PAGE_ROWS, Page};
 use crate::clock::Instant;
@@ -18,8 +17,7 @@ use crate::store::{Bound, Direction, Range, StoreName};
 use crate::work::{Outcome, Work};
 
 /// Which endpoints. What is absent does not matter.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default)]
 pub struct EndpointFilter {
     /// Of this service.
     pub service: Option<Rc<str>>,

@@ -12,17 +12,18 @@ use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::reads::Reads;
+use crate::rows::Rows;
 use crate::store::{Mode, StoreName, transact};
 use crate::work::{Outcome, Purpose, Stop, Work};
 
 pub use endpoints::{Endpoint, EndpointFilter};
 pub use queues::QueueInfo;
 pub use select::RowFilter;
-pub(crate) use endpoints::{conversations, info};
-pub(crate) use queues::{count_rows, queues};
-pub(crate) use select::{select, select_archive};
+use endpoints::{conversations, info};
+use queues::{count_rows, queues};
+use select::{select, select_archive};
 pub use transmission::TransmissionRow;
-pub(crate) use transmission::transmission_queue;
+use transmission::transmission_queue;
 
 /// How much of a view is wanted at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +59,39 @@ pub(crate) const SCOPE: [StoreName; 8] = [
     StoreName::Turns,
 ];
 
+/// A question that changes nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum View {
+    Select(Rc<str>, RowFilter),
+    Count(Rc<str>, RowFilter),
+    Queues,
+    Conversations(EndpointFilter),
+    Info(Rc<str>),
+    TransmissionQueue(Option<Rc<str>>),
+    Archive(RowFilter),
+}
+
+/// Its answer.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Rows(Page<Rows>),
+    Count(u64),
+    Queues(Vec<QueueInfo>),
+    Endpoints(Page<Endpoint>),
+    TransmissionQueue(Vec<TransmissionRow>),
+}
+
 impl Core {
-    /// Runs a view in one read-only storage transaction, begun again when the definitions turn out to be old.
-    pub(crate) async fn view<T>(self: &Rc<Self>, scope: &[StoreName], view: impl AsyncFn(&mut Driver<'_>) -> Outcome<T>) -> Result<T> {
+    /// Answers in one read-only storage transaction, begun again when the definitions turn out to be old.
+    pub(crate) async fn see(self: &Rc<Self>, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
+        if let View::Select(_, filter) | View::Count(_, filter) | View::Archive(filter) = view {
+            filter.check()?;
+        }
+        let scope: &[StoreName] = if matches!(view, View::Archive(_)) { &[StoreName::Archive] } else { &SCOPE };
         loop {
             let read = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
                 let (mut reads, mut changes) = (Reads::default(), Changes::default());
-                view(&mut Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }).await
+                Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }.answer(view, position, extent).await
             });
             match read.await {
                 Err(Stop::Stale) => self.reload_catalog().await?,
@@ -72,16 +99,30 @@ impl Core {
             }
         }
     }
-
-    /// Runs a view that is a plain function.
-    pub(crate) async fn look<T>(self: &Rc<Self>, view: impl Fn(&mut Work<'_>) -> Outcome<T>) -> Result<T> {
-        self.view(&SCOPE, async |driver| driver.look(&view).await).await
-    }
 }
 
 impl Driver<'_> {
+    async fn answer(&mut self, view: &View, position: Option<&[f64]>, extent: Extent) -> Outcome<Seen> {
+        match view {
+            View::Select(queue, filter) => select(self, queue, filter, position, extent).await.map(Seen::Rows),
+            View::Count(queue, filter) => count_rows(self, queue, filter).await.map(Seen::Count),
+            View::Conversations(filter) => conversations(self, filter, position, extent).await.map(Seen::Endpoints),
+            View::Archive(filter) => select_archive(self, filter, position, extent).await.map(Seen::Rows),
+            // These read what they need without paging.
+            _ => self.look(|work| look(work, view)).await,
+        }
+    }
+
     /// Runs a plain function that changes nothing.
     pub(crate) async fn look<T>(&mut self, view: impl Fn(&mut Work<'_>) -> Outcome<T>) -> Outcome<T> {
         self.run(Purpose::View(0), view).await
+    }
+}
+
+fn look(work: &mut Work<'_>, view: &View) -> Outcome<Seen> {
+    match view {
+        View::Info(handle) => info(work, handle).map(|found| Seen::Endpoints(Page { rows: found.into_iter().collect(), next: None })),
+        View::TransmissionQueue(conversation) => transmission_queue(work, conversation.as_deref()).map(Seen::TransmissionQueue),
+        _ => queues(work).map(Seen::Queues),
     }
 }

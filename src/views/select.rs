@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use num_traits::ToPrimitive;
-use serde::Deserialize;
 
 use super::{Extent, PAGE_BYTES, PAGE_ROWS, Page};
 use crate::archive::Archived;
@@ -21,8 +20,7 @@ use crate::visible::segments;
 use crate::work::{Outcome, Work};
 
 /// Which rows. What is absent does not matter.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default)]
 pub struct RowFilter {
     /// Any of these.
     pub status: Option<Vec<f64>>,

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use js_sys::{Array, JsString};
+use num_traits::ToPrimitive;
 use serde::de::DeserializeOwned;
 use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
@@ -11,13 +12,12 @@ use crate::body::{Body, Value};
 use crate::commit::Cancelled;
 use crate::core::Host;
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::text;
 use crate::message::Column;
 use crate::notice::Notice;
-use crate::record::{float, optional, value};
+use crate::record::{optional, value};
 use crate::rows::Rows;
-use crate::verbs::{ConversationInfo, EndResult, OutgoingMessage};
-use crate::views::{Endpoint, Page, QueueInfo, TransmissionRow};
+use crate::verbs::{Answer, ConversationInfo, End, EndError, EndOptions, OutgoingMessage, ReceiveOptions, Send, Verb};
+use crate::views::{Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 
 /// Options, as the package has checked them.
 pub(super) fn options<T: DeserializeOwned>(options: JsValue) -> Result<T> {
@@ -25,7 +25,7 @@ pub(super) fn options<T: DeserializeOwned>(options: JsValue) -> Result<T> {
 }
 
 /// A list of names.
-pub(super) fn names(names: &Array) -> Vec<Rc<str>> {
+fn names(names: &Array) -> Vec<Rc<str>> {
     names.iter().filter_map(|name| name.as_string()).map(Rc::from).collect()
 }
 
@@ -34,15 +34,19 @@ pub(super) fn cancelled(signal: Option<AbortSignal>) -> Option<Cancelled> {
     signal.map(|signal| Rc::new(move || signal.aborted()) as Cancelled)
 }
 
-/// One message for each of `count` conversations.
-pub(super) fn message_for_each(host: &Host, count: usize, message_type: &str, body: Body, headers: JsValue) -> Vec<OutgoingMessage> {
+/// SEND of one message on several conversations, and the ids of the messages.
+pub(super) fn send(host: &Host, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
+    let to = names(handles);
     let message_type: Rc<str> = message_type.into();
     let message = || OutgoingMessage { message_type: Rc::clone(&message_type), id: host.ids.uuid(), headers: Value(headers.clone()), body: body.clone() };
-    std::iter::repeat_with(message).take(count).collect()
+    let messages: Vec<_> = std::iter::repeat_with(message).take(to.len()).collect();
+    let ids = ids(&messages);
+    (Verb::Send(Send { to, messages }), ids)
 }
 
-/// Many messages, from columns of one length.
-pub(super) fn messages(host: &Host, types: &Array, bodies: &Array, packings: &Array, sizes: &Array, headers: &Array) -> Vec<OutgoingMessage> {
+/// SEND of many messages on one conversation, from columns of one length, and their ids.
+pub(super) fn send_many(host: &Host, handle: String, columns: [&Array; 5]) -> (Verb, JsValue) {
+    let [types, bodies, packings, sizes, headers] = columns;
     let mut last: Option<(JsString, Rc<str>)> = None;
     let message = |index: u32| {
         let name: JsString = types.get(index).unchecked_into();
@@ -53,30 +57,121 @@ pub(super) fn messages(host: &Host, types: &Array, bodies: &Array, packings: &Ar
         };
         last = Some((name, Rc::clone(&message_type)));
         let number = |column: &Array| column.get(index).as_f64().unwrap_or(0.0);
-        let packing = num_traits::ToPrimitive::to_u32(&number(packings)).unwrap_or(0);
-        OutgoingMessage { message_type, id: host.ids.uuid(), headers: Value(headers.get(index)), body: Body { value: Value(bodies.get(index)), packing, size: number(sizes) } }
+        let body = body(bodies.get(index), number(packings).to_u32().unwrap_or(0), number(sizes));
+        OutgoingMessage { message_type, id: host.ids.uuid(), headers: Value(headers.get(index)), body }
     };
-    (0..types.length()).map(message).collect()
+    let messages: Vec<_> = (0..types.length()).map(message).collect();
+    let ids = ids(&messages);
+    (Verb::Send(Send { to: vec![handle.into()], messages }), ids)
+}
+
+/// A body, as the package has packed and measured it.
+pub(super) fn body(value: JsValue, packing: u32, size: f64) -> Body {
+    Body { value: Value(value), packing, size }
+}
+
+/// A field that is a text, if it is there.
+pub(super) fn text(options: &JsValue, name: &str) -> Option<Rc<str>> {
+    field(options, name).text().map(Rc::from)
+}
+
+fn field(options: &JsValue, name: &str) -> Value {
+    Value(options.clone()).field(name)
+}
+
+fn number(options: &JsValue, name: &str) -> Option<f64> {
+    field(options, name).number()
+}
+
+fn flag(options: &JsValue, name: &str) -> Option<bool> {
+    field(options, name).boolean()
+}
+
+/// What RECEIVE takes.
+pub(super) fn receive(options: &JsValue) -> ReceiveOptions {
+    ReceiveOptions { top: number(options, "top"), conversation: text(options, "conversation"), group: text(options, "group") }
+}
+
+/// END and what it takes.
+pub(super) fn end(handle: String, options: &JsValue) -> Verb {
+    let error = field(options, "error");
+    let error = (!error.is_undefined()).then(|| EndError { code: error.field("code").number().unwrap_or(f64::NAN), description: error.field("description").text().unwrap_or_default() });
+    let options = EndOptions { error, cleanup: flag(options, "cleanup").unwrap_or(false), archive: flag(options, "archive") };
+    Verb::End(End { handle: handle.into(), options })
+}
+
+/// Which rows.
+pub(super) fn row_filter(filter: &JsValue) -> RowFilter {
+    let status = field(filter, "status");
+    RowFilter {
+        status: status.is_list().then(|| status.items().iter().filter_map(Value::number).collect()),
+        conversation: text(filter, "conversation"),
+        group: text(filter, "group"),
+        message_type: text(filter, "messageType"),
+        after: number(filter, "after"),
+        limit: number(filter, "limit"),
+        reverse: flag(filter, "reverse").unwrap_or(false),
+        queue: text(filter, "queue"),
+        conversation_id: text(filter, "conversationId"),
+    }
+}
+
+/// Which endpoints.
+pub(super) fn endpoint_filter(filter: &JsValue) -> EndpointFilter {
+    EndpointFilter {
+        service: text(filter, "service"),
+        state: text(filter, "state"),
+        group: text(filter, "group"),
+        conversation_id: text(filter, "conversationId"),
+        created_before: number(filter, "createdBefore"),
+    }
 }
 
 /// The ids of messages.
-pub(super) fn ids(messages: &[OutgoingMessage]) -> JsValue {
+fn ids(messages: &[OutgoingMessage]) -> JsValue {
     let ids = Array::new();
     for message in messages {
-        ids.push(&JsValue::from_str(&text(message.id)));
+        ids.push(&JsValue::from_str(&crate::ids::text(message.id)));
     }
     ids.into()
 }
 
+/// What a verb answers; `done` when it has nothing of its own to say.
+pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
+    match answer {
+        Answer::Done => done,
+        Answer::Conversation(info) => conversation(&info),
+        Answer::Received(batches, _) => list(&batches, rows),
+        Answer::Ended(result) => Value::object(vec![("discarded", value(result.discarded)), ("archived", value(result.archived))]).0,
+        Answer::GroupState(state) => {
+            let state = state.unwrap_or_else(Body::none);
+            Value::object(vec![("value", state.value), ("packing", Value::from(state.packing))]).0
+        }
+        Answer::Count(count) => value(count).0,
+    }
+}
+
+/// What a view shows.
+pub(super) fn seen(view: &View, seen: &Seen) -> JsValue {
+    match seen {
+        Seen::Rows(batches) => page(&batches.rows, batches.next.as_deref(), rows),
+        Seen::Count(count) => value(*count).0,
+        Seen::Queues(queues) => list(queues, queue),
+        Seen::Endpoints(endpoints) if matches!(view, View::Info(_)) => endpoints.rows.first().map_or(JsValue::NULL, |found| endpoint(found).0),
+        Seen::Endpoints(endpoints) => page(&endpoints.rows, endpoints.next.as_deref(), endpoint),
+        Seen::TransmissionQueue(rows) => page(rows, None, transmission_row),
+    }
+}
+
 /// A list of what `convert` makes.
-pub(super) fn list<T>(items: &[T], convert: impl Fn(&T) -> Value) -> JsValue {
+fn list<T>(items: &[T], convert: fn(&T) -> Value) -> JsValue {
     Value::list(items.iter().map(convert).collect()).0
 }
 
 /// `{ rows, next }`.
-pub(super) fn page<T>(page: &Page<T>, convert: impl Fn(&T) -> Value) -> JsValue {
-    let next = page.next.as_ref().map_or_else(Value::null, |next| Value::list(next.iter().map(|number| Value::from(*number)).collect()));
-    Value::object(vec![("rows", Value(list(&page.rows, convert))), ("next", next)]).0
+fn page<T>(rows: &[T], next: Option<&[f64]>, convert: fn(&T) -> Value) -> JsValue {
+    let next = next.map_or_else(Value::null, |next| Value::list(next.iter().map(|number| Value::from(*number)).collect()));
+    Value::object(vec![("rows", Value(list(rows, convert))), ("next", next)]).0
 }
 
 /// The `next` of the page before.
@@ -84,7 +179,7 @@ pub(super) fn position(token: &JsValue) -> Option<Vec<f64>> {
     token.dyn_ref::<Array>().map(|token| token.iter().filter_map(|number| number.as_f64()).collect())
 }
 
-pub(super) fn conversation(info: &ConversationInfo) -> JsValue {
+fn conversation(info: &ConversationInfo) -> JsValue {
     let conversation = Value::object(vec![
         ("handle", Value::from(&*info.handle)),
         ("conversationId", Value::from(&*info.conversation_id)),
@@ -97,12 +192,8 @@ pub(super) fn conversation(info: &ConversationInfo) -> JsValue {
     conversation.0
 }
 
-pub(super) fn end_result(result: EndResult) -> JsValue {
-    Value::object(vec![("discarded", value(result.discarded)), ("archived", value(result.archived))]).0
-}
-
 /// Rows as columns: the package expands them to messages.
-pub(super) fn rows(rows: &Rows) -> Value {
+fn rows(rows: &Rows) -> Value {
     let mut batch = vec![
         ("count", value(crate::message::count(rows.count))),
         ("status", Value::from(rows.status.number())),
@@ -142,7 +233,7 @@ fn column<T>(column: &Column<T>, convert: impl Fn(&T) -> Value) -> Value {
     }
 }
 
-pub(super) fn queue(info: &QueueInfo) -> Value {
+fn queue(info: &QueueInfo) -> Value {
     Value::object(vec![
         ("name", Value::from(&*info.name)),
         ("isReceiveEnabled", Value::from(info.is_receive_enabled)),
@@ -157,7 +248,7 @@ pub(super) fn queue(info: &QueueInfo) -> Value {
     ])
 }
 
-pub(super) fn endpoint(endpoint: &Endpoint) -> Value {
+fn endpoint(endpoint: &Endpoint) -> Value {
     Value::object(vec![
         ("conversationHandle", Value::from(&*endpoint.conversation_handle)),
         ("conversationId", Value::from(&*endpoint.conversation_id)),
@@ -178,7 +269,7 @@ pub(super) fn endpoint(endpoint: &Endpoint) -> Value {
     ])
 }
 
-pub(super) fn transmission_row(row: &TransmissionRow) -> Value {
+fn transmission_row(row: &TransmissionRow) -> Value {
     Value::object(vec![
         ("conversationHandle", Value::from(&*row.conversation_handle)),
         ("toService", Value::from(&*row.to_service)),
@@ -199,14 +290,9 @@ pub(super) fn transmission_row(row: &TransmissionRow) -> Value {
     ])
 }
 
-pub(super) fn body(body: Option<Body>) -> JsValue {
-    let body = body.unwrap_or_else(Body::none);
-    Value::object(vec![("value", body.value), ("packing", Value::from(body.packing))]).0
-}
-
 /// What a commit touched: for the package's events and for other contexts.
 pub(super) fn notice(notice: &Notice) -> JsValue {
-    let names = |names: &std::collections::BTreeSet<Rc<str>>| Value::list(names.iter().map(|name| Value::from(&**name)).collect());
+    let names = |names: &[Rc<str>]| Value::list(names.iter().map(|name| Value::from(&**name)).collect());
     let states = notice.states.iter().map(|(handle, state)| Value::list(vec![Value::from(&**handle), Value::from(*state)])).collect();
     let dropped = notice.dropped.iter().map(|dropped| Value::object(vec![("reason", Value::from(dropped.reason)), ("message", Value::object(dropped.message.clone()))])).collect();
     let disabled = notice.disabled.iter().map(|(queue, reason)| Value::object(vec![("queue", Value::from(&**queue)), ("reason", Value::from(*reason))])).collect();
@@ -222,9 +308,4 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("disabled", Value::list(disabled)),
     ]);
     notice.0
-}
-
-/// A count, as JavaScript counts.
-pub(super) fn number(number: u64) -> JsValue {
-    JsValue::from_f64(float(number))
 }

@@ -7,10 +7,11 @@ use wasm_bindgen::prelude::*;
 
 use super::convert;
 use super::error::promise;
-use crate::body::{Body, Value};
+use crate::broker::Call;
 use crate::core::Host;
+use crate::error::Result;
 use crate::transaction::Transaction;
-use crate::verbs::{BeginDialog, EndOptions, ReceiveOptions};
+use crate::verbs::Verb;
 
 /// A transaction.
 #[wasm_bindgen]
@@ -20,17 +21,22 @@ pub struct RawTransaction {
     host: Host,
 }
 
-/// A promise of what `$work` gives, in which `$transaction` is this transaction.
-macro_rules! with {
-    ($self:ident, $transaction:ident, $work:block) => {{
-        let $transaction = Rc::clone(&$self.transaction);
-        promise(async move { $work })
-    }};
-}
-
 impl RawTransaction {
     pub(super) fn new(transaction: Rc<Transaction>, host: Host) -> Self {
         Self { transaction, host }
+    }
+
+    /// Runs a verb. `done` is what it gives when it has no answer of its own.
+    fn call(&self, call: Result<Call>, done: JsValue) -> Promise {
+        let transaction = Rc::clone(&self.transaction);
+        promise(async move {
+            let answer = transaction.call(call?).await?;
+            Ok(convert::answer(answer, done))
+        })
+    }
+
+    fn verb(&self, verb: Verb) -> Promise {
+        self.call(Ok(Call::Verb(verb)), JsValue::UNDEFINED)
     }
 }
 
@@ -45,64 +51,49 @@ impl RawTransaction {
     /// BEGIN DIALOG.
     #[wasm_bindgen(js_name = beginDialog)]
     pub fn begin_dialog(&self, options: JsValue) -> Promise {
-        with!(self, transaction, {
-            let options: BeginDialog = convert::options(options)?;
-            transaction.begin_dialog(options).await.map(|info| convert::conversation(&info))
-        })
+        self.call(convert::options(options).map(Call::Begin), JsValue::UNDEFINED)
     }
 
     /// SEND on one or several conversations.
     pub fn send(&self, handles: Array, message_type: String, body: JsValue, packing: u32, size: f64, headers: JsValue) -> Promise {
-        let handles = convert::names(&handles);
-        let messages = convert::message_for_each(&self.host, handles.len(), &message_type, Body { value: Value(body), packing, size }, headers);
-        with!(self, transaction, {
-            let ids = convert::ids(&messages);
-            transaction.send(handles, messages).await.map(|()| ids)
-        })
+        let (send, ids) = convert::send(&self.host, &handles, &message_type, convert::body(body, packing, size), headers);
+        self.call(Ok(Call::Verb(send)), ids)
     }
 
     /// SEND of many messages on one conversation.
     #[wasm_bindgen(js_name = sendMany)]
     pub fn send_many(&self, handle: String, types: Array, bodies: Array, packings: Array, sizes: Array, headers: Array) -> Promise {
-        let messages = convert::messages(&self.host, &types, &bodies, &packings, &sizes, &headers);
-        with!(self, transaction, {
-            let ids = convert::ids(&messages);
-            transaction.send(vec![handle.into()], messages).await.map(|()| ids)
-        })
+        let (send, ids) = convert::send_many(&self.host, handle, [&types, &bodies, &packings, &sizes, &headers]);
+        self.call(Ok(Call::Verb(send)), ids)
     }
 
     /// RECEIVE.
     pub fn receive(&self, queue: String, options: JsValue) -> Promise {
-        with!(self, transaction, {
-            let options: ReceiveOptions = convert::options(options)?;
-            transaction.receive(&queue, options).await.map(|rows| convert::list(&rows, convert::rows))
-        })
+        self.verb(Verb::Receive(queue.into(), convert::receive(&options)))
     }
 
     /// END CONVERSATION.
     #[wasm_bindgen(js_name = endConversation)]
     pub fn end_conversation(&self, handle: String, options: JsValue) -> Promise {
-        with!(self, transaction, {
-            let options: EndOptions = convert::options(options)?;
-            transaction.end_conversation(&handle, options).await.map(convert::end_result)
-        })
+        self.verb(convert::end(handle, &options))
     }
 
     /// What a group knows.
     #[wasm_bindgen(js_name = getGroupState)]
     pub fn get_group_state(&self, group: String) -> Promise {
-        with!(self, transaction, { transaction.get_group_state(&group).await.map(convert::body) })
+        self.verb(Verb::GetGroupState(group.into()))
     }
 
     /// What a group is to know.
     #[wasm_bindgen(js_name = setGroupState)]
     pub fn set_group_state(&self, group: String, value: JsValue, packing: u32, size: f64) -> Promise {
-        with!(self, transaction, { transaction.set_group_state(&group, Body { value: Value(value), packing, size }).await.map(|()| JsValue::UNDEFINED) })
+        self.verb(Verb::SetGroupState(group.into(), convert::body(value, packing, size)))
     }
 
     /// Commits.
     pub fn commit(&self) -> Promise {
-        with!(self, transaction, { transaction.commit().await.map(|()| JsValue::UNDEFINED) })
+        let transaction = Rc::clone(&self.transaction);
+        promise(async move { transaction.commit().await.map(|()| JsValue::UNDEFINED) })
     }
 
     /// Rolls back.

@@ -1,7 +1,6 @@
 //! A connection to a database, and what can happen to it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -18,6 +17,7 @@ use super::sys::{self, TransactionArguments};
 use super::transaction::Transactions;
 use super::{CloseReason, IndexedDbOptions};
 use crate::error::Result;
+use crate::map::Map;
 
 /// What has become of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) struct Connection {
     pub(super) commits_late: bool,
     arguments: TransactionArguments,
     /// Scopes that were used, as JavaScript takes them.
-    scopes: RefCell<BTreeMap<Vec<StoreName>, Array>>,
+    scopes: RefCell<Map<Vec<StoreName>, Array>>,
     fate: Rc<Cell<Fate>>,
     /// Owned here, so that they live as long as events may come.
     _on_version_change: Closure<dyn Fn(IdbVersionChangeEvent)>,

@@ -1,20 +1,18 @@
 //! The records of a memory store, and how to undo what was done to them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops;
-
-use super::super::{Bound, Change, Direction, Key, ORDER_INDEX_PATH, Range, Source, StoreName};
+use super::super::{Change, Direction, Key, ORDER_INDEX_PATH, Range, Source, StoreName};
 use crate::body::Value;
 use crate::error::Result;
+use crate::map::Map;
 
 /// A record as it was before a write; `None` where there was none.
 pub(super) type Before = (StoreName, Key, Option<Value>);
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    stores: BTreeMap<StoreName, BTreeMap<Key, Value>>,
-    /// The index `order`: primary keys of `messages` by index key.
-    order: BTreeMap<Key, BTreeSet<Key>>,
+    stores: Map<StoreName, Map<Key, Value>>,
+    /// The index `order`: index keys and the primary keys of `messages`.
+    order: Map<(Key, Key), ()>,
 }
 
 type Records<'a> = Box<dyn DoubleEndedIterator<Item = (&'a Key, &'a Value)> + 'a>;
@@ -59,8 +57,14 @@ impl Tables {
                 undo.push((store, key, before));
             }
             Change::DeleteRange(store, range) => {
-                for key in self.get_keys(store.into(), &range, None) {
-                    self.apply(Change::Delete(store, key), undo);
+                let mut removed = Vec::new();
+                let take = |records: &mut Map<Key, Value>| {
+                    removed = records.take_between(|key| range.is_above(key), |key| range.is_below(key));
+                };
+                self.stores.update(store, take);
+                for (key, value) in removed {
+                    self.file(store, &key, Some(&value), None);
+                    undo.push((store, key, Some(value)));
                 }
             }
         }
@@ -78,44 +82,43 @@ impl Tables {
     }
 
     fn records<'a>(&'a self, source: Source, range: &Range) -> Records<'a> {
-        // A BTreeMap panics on such a range.
-        if range.is_empty() {
-            return Box::new(std::iter::empty());
-        }
-        let bounds = (bound(&range.lower), bound(&range.upper));
         match source {
             Source::Store(store) => {
-                Box::new(self.stores.get(&store).into_iter().flat_map(move |records| records.range(bounds.clone())))
+                let records = self.stores.get(&store);
+                let inside = records.map(|records| records.between(|key| range.is_above(key), |key| range.is_below(key)));
+                Box::new(inside.unwrap_or_default().iter().map(|(key, value)| (key, value)))
             }
-            Source::Order => Box::new(
-                self.order
-                    .range(bounds)
-                    .flat_map(|(_, keys)| keys)
-                    .filter_map(|key| self.record(StoreName::Messages, key).map(|value| (key, value))),
-            ),
+            Source::Order => {
+                let inside = self.order.between(|(index, _)| range.is_above(index), |(index, _)| range.is_below(index));
+                let record = |key| self.record(StoreName::Messages, key).map(|value| (key, value));
+                Box::new(inside.iter().filter_map(move |((_, key), ())| record(key)))
+            }
         }
     }
 
     /// Replaces or removes one record and returns the one that was there.
     fn set(&mut self, store: StoreName, key: &Key, value: Option<Value>) -> Option<Value> {
-        let entry = value.as_ref().and_then(|value| index_key(store, value));
-        let records = self.stores.entry(store).or_default();
-        let before = match value {
-            Some(value) => records.insert(key.clone(), value),
-            None => records.remove(key),
+        let after = value.clone();
+        let mut before = None;
+        let replace = |records: &mut Map<Key, Value>| {
+            before = match value {
+                Some(value) => records.insert(key.clone(), value),
+                None => records.remove(key),
+            };
         };
-        if let Some(entry) = before.as_ref().and_then(|before| index_key(store, before))
-            && let Some(keys) = self.order.get_mut(&entry)
-        {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.order.remove(&entry);
-            }
-        }
-        if let Some(entry) = entry {
-            self.order.entry(entry).or_default().insert(key.clone());
-        }
+        self.stores.update(store, replace);
+        self.file(store, key, before.as_ref(), after.as_ref());
         before
+    }
+
+    /// Keeps the index in step with a record.
+    fn file(&mut self, store: StoreName, key: &Key, before: Option<&Value>, after: Option<&Value>) {
+        if let Some(entry) = before.and_then(|before| index_key(store, before)) {
+            self.order.remove(&(entry, key.clone()));
+        }
+        if let Some(entry) = after.and_then(|after| index_key(store, after)) {
+            self.order.insert((entry, key.clone()), ());
+        }
     }
 }
 
@@ -129,14 +132,6 @@ fn index_key(store: StoreName, value: &Value) -> Option<Key> {
         .map(|name| value.field(name).number().map(Key::Number))
         .collect::<Option<_>>()
         .map(Key::List)
-}
-
-fn bound(bound: &Bound) -> ops::Bound<Key> {
-    match bound {
-        Bound::Open => ops::Bound::Unbounded,
-        Bound::Including(key) => ops::Bound::Included(key.clone()),
-        Bound::Excluding(key) => ops::Bound::Excluded(key.clone()),
-    }
 }
 
 fn most(limit: Option<u32>) -> usize {

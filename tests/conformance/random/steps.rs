@@ -159,7 +159,7 @@ impl Random {
         }
     }
 
-    async fn make(&self, tab: usize, call: &Call) -> Result<Answer> {
+    pub(super) async fn make(&self, tab: usize, call: &Call) -> Result<Answer> {
         let broker = &self.tabs[tab];
         match call {
             Call::Send(end, kind, bodies) => broker.send(vec![Rc::clone(&self.handles[end])], self.messages(kind, bodies), None).await.map(|()| Answer::Done),
@@ -179,7 +179,7 @@ impl Random {
     }
 
     /// The model makes the call too.
-    fn compare(&mut self, tab: usize, call: &Call, answer: Result<Answer>, ready: Option<&[Message]>) {
+    pub(super) fn compare(&mut self, tab: usize, call: &Call, answer: Result<Answer>, ready: Option<&[Message]>) {
         match call {
             Call::Send(end, kind, bodies) => agree(answer.map(drop), self.world.send(end, kind, bodies, false)),
             Call::End(end, ending, archive) => {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use futures_util::future::{join, join_all};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::{Rows, Transaction};
 
@@ -151,9 +152,19 @@ impl Random {
     }
 
     async fn commit(&mut self, number: usize) {
+        // What is called together with it and does not wait for its locks.
+        let count = self.chance.below(4);
+        let mut calls: Vec<Call> = (0..count).filter_map(|_| self.call()).collect();
+        let open = &self.open[number];
+        calls.retain(|call| match call {
+            Call::Send(..) => true,
+            Call::End(end, ..) => self.world.sides.contains_key(end) && !open.locks.contains(&self.group_of(end)),
+            Call::Receive(..) | Call::Alter(..) => false,
+        });
         let open = self.open.remove(number);
-        self.tell(|| format!("transaction {number} (tab {}) commits {:?}", open.tab, open.done));
-        let committed = open.transaction.commit().await;
+        let tab = open.tab;
+        self.tell(|| format!("transaction {number} (tab {tab}) commits {:?}, together with {calls:?}", open.done));
+        let (committed, answers) = join(open.transaction.commit(), join_all(calls.iter().map(|call| self.make(tab, call)))).await;
         let mut world = self.world.clone();
         let outcome = open.done.iter().try_for_each(|done| match done {
             Done::Send(end, kind, bodies) => world.send(end, kind, bodies, true),
@@ -164,5 +175,8 @@ impl Random {
             self.world = world;
         }
         agree(committed, outcome);
+        for (call, answer) in calls.iter().zip(answers) {
+            self.compare(tab, call, answer, None);
+        }
     }
 }
