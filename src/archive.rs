@@ -27,8 +27,7 @@ pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role,
     if work.is_view() || rows == 0 {
         return Ok(rows);
     }
-    let records = work.get_range(StoreName::Messages, message::keys_of(id), None)?;
-    let mut runs: Vec<Run> = records.iter().map(Run::from_record).collect::<Result<_>>()?;
+    let mut runs = work.read_range(StoreName::Messages, message::keys_of(id), None, Run::read)?;
     let bodies = large_bodies(work, &runs)?;
     let stamp = work.claim(Number::Stamp, 1)?;
     // Rows of this very unit of work are in no run yet.

@@ -116,6 +116,7 @@ impl Core {
 
     /// One storage transaction for all of them, begun again when the definitions turn out to be old. Gives an outcome for as many as fit.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
+        let mut retried = false;
         for _ in 0..RELOADS {
             let attempt = transact(&*self.host.store, &StoreName::ALL, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
             match attempt.await {
@@ -126,6 +127,8 @@ impl Core {
                     return Ok(outcomes);
                 }
                 Err(Stop::Stale) => self.reload_catalog().await?,
+                // It was rolled back, and whatever did it may have passed (D27).
+                Err(Stop::Failed(error)) if !retried && error.is_rolled_back() => retried = true,
                 Err(stop) => return Err(stop.into()),
             }
         }

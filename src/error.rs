@@ -143,13 +143,12 @@ impl Error {
 
     /// A stored value that can't be read.
     pub fn corrupt(store: &str, key: &Key, problem: &str) -> Self {
-        let key = key.to_string();
         Self::new(
             ErrorCode::StorageCorrupt,
             format!("A record of the object store \"{store}\" can't be read ({problem}). Key: {key}. It was left as it is."),
         )
         .with("store", store)
-        .with("key", key.as_str())
+        .with("key", key.to_value())
         .with("problem", problem)
     }
 
@@ -219,6 +218,11 @@ impl Error {
             self.0.code,
             ErrorCode::StorageUnavailable | ErrorCode::StorageLost | ErrorCode::UpgradeBlocked | ErrorCode::VersionTooNew | ErrorCode::Closed
         )
+    }
+
+    /// Whether it is the storage's fault, certainly nothing was written, and the next attempt may do better.
+    pub(crate) fn is_rolled_back(&self) -> bool {
+        matches!(self.0.code, ErrorCode::StorageUnavailable | ErrorCode::StorageLost) && !self.0.details.iter().any(|(name, _)| *name == "outcome")
     }
 }
 

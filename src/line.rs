@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::reading::{first_order, readable};
-use crate::error::Result;
 use crate::store::{Bound, StoreName};
 use crate::turn::Turn;
 use crate::work::{Outcome, Work};
@@ -91,8 +90,7 @@ impl Line {
                 if let Some(last) = &self.last {
                     range.lower = Bound::Excluding(last.key());
                 }
-                let records = work.get_range(StoreName::Turns, range, Some(PAGE))?;
-                let page = Rc::new(records.iter().map(Turn::from_record).collect::<Result<Vec<Turn>>>()?);
+                let page = Rc::new(work.read_range(StoreName::Turns, range, Some(PAGE), Turn::read)?);
                 if self.last.is_none() && !work.is_view() {
                     work.core.heads.put(self.queue, version, Rc::clone(&page));
                 }

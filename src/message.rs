@@ -9,10 +9,9 @@ use uuid::Uuid;
 
 use crate::body::{Body, Value};
 use crate::clock::Instant;
-use crate::error::Result;
 use crate::ids::SideId;
 use crate::record::{self, Fields, Read, Unreadable};
-use crate::store::{Key, Range, StoreName};
+use crate::store::{Key, Range};
 
 /// The most rows and bytes in a run.
 pub(crate) const RUN_ROWS: usize = 256;
@@ -250,11 +249,6 @@ impl Run {
     }
 
     /// Reads a record of the store `messages`.
-    pub(crate) fn from_record(record: &Value) -> Result<Self> {
-        let part = |name| Key::from(record.field(name).number().unwrap_or(-1.0));
-        Self::read(record).map_err(|problem| problem.at(StoreName::Messages, &Key::list(["c", "k", "l"].map(part))))
-    }
-
     pub(crate) fn read(record: &Value) -> Read<Self> {
         let head = Value::list(["v", "c", "k", "l", "n", "q", "o"].map(|name| record.field(name)).into());
         let mut head = Fields::open(&head)?;

@@ -192,14 +192,14 @@ impl Run {
 /// Runs of received rows, from the one that holds number `from`.
 fn read_runs(work: &mut Work<'_>, id: SideId, from: u64, limit: u64) -> Outcome<VecDeque<Rc<Run>>> {
     let range = message::keys_between(id, Class::Received, from, END);
-    let records = work.get_range(StoreName::Messages, range, limit.to_u32())?;
-    records.iter().map(|record| Ok(Rc::new(Run::from_record(record)?))).collect()
+    let runs = work.read_range(StoreName::Messages, range, limit.to_u32(), Run::read)?;
+    Ok(runs.into_iter().map(Rc::new).collect())
 }
 
 fn read_system(work: &mut Work<'_>, id: SideId, number: u64) -> Outcome<Run> {
     let key = message::key(id, Class::System, number);
     let record = work.get(StoreName::Messages, key.clone())?.ok_or_else(|| Error::corrupt(StoreName::Messages.name(), &key, "a message is missing"))?;
-    Ok(Run::from_record(&record)?)
+    Ok(Run::read(&record).map_err(|problem| problem.at(StoreName::Messages, &key))?)
 }
 
 fn missing(id: SideId, number: u64) -> Error {

@@ -111,7 +111,8 @@ async fn read_neighbours(tx: &Tx, numbers: &[u64], changes: &mut Changes) -> Res
     }
     let range = Range::between(float(*first).into(), float(*last).into());
     for record in tx.get_range(StoreName::Conversations, &range, None, Direction::Forward).await? {
-        let number = record.item(1).number().and_then(|number| number.to_u64()).unwrap_or(0);
+        // One that does not say which it is is read again by its number, and named by it.
+        let Some(number) = record.item(1).number().and_then(|number| number.to_u64()) else { continue };
         if !changes.conversations.contains_key(&number) {
             changes.conversations.insert(number, Cached::read(Some(Conversation::from_record(number, &record)?)));
         }

@@ -49,6 +49,11 @@ impl Unreadable {
 /// What can't be read is not a reason to stop reading the rest.
 pub(crate) type Read<T> = std::result::Result<T, Unreadable>;
 
+/// Reads records in their order. The first that can't be read ends it: which it is, and why.
+pub(crate) fn read_all<T>(records: &[Value], read: impl Fn(&Value) -> Read<T>) -> Result<Vec<T>, (usize, Unreadable)> {
+    records.iter().enumerate().map(|(index, record)| read(record).map_err(|problem| (index, problem))).collect()
+}
+
 /// Reads a record from its first field to its last.
 #[derive(Debug)]
 pub(crate) struct Fields {

@@ -13,10 +13,9 @@
 use std::rc::Rc;
 
 use crate::body::Value;
-use crate::error::Result;
 use crate::ids::SideId;
 use crate::record::{self, Fields, Read};
-use crate::store::{Key, Range, StoreName};
+use crate::store::{Key, Range};
 
 /// A turn to receive.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,11 +78,7 @@ impl Turn {
     }
 
     /// Reads a record of a turn to receive.
-    pub(crate) fn from_record(value: &Value) -> Result<Self> {
-        Self::read(value).map_err(|problem| problem.at(StoreName::Turns, &Key::from(value.item(1).number().unwrap_or(-1.0))))
-    }
-
-    fn read(value: &Value) -> Read<Self> {
+    pub(crate) fn read(value: &Value) -> Read<Self> {
         let mut fields = Fields::open(value)?;
         Ok(Self {
             queue: fields.small()?,

@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Decoded, Role};
 use crate::queue::{Counters, Queue};
 use crate::reads::{Reads, Request};
+use crate::record::{Read, read_all};
 use crate::store::{Change, Direction, Key, Range, Source, StoreName};
 
 /// Why a verb stopped.
@@ -91,6 +92,17 @@ impl Work<'_> {
     /// A range of a store, in the order of its keys.
     pub(crate) fn get_range(&mut self, store: StoreName, range: Range, limit: Option<u32>) -> Outcome<&[Value]> {
         self.reads.answer(Request::Range(Source::Store(store), range, limit, Direction::Forward))
+    }
+
+    /// What a range of a store holds, read. A record that can't be read is named by its key, which only the store knows for sure.
+    pub(crate) fn read_range<T>(&mut self, store: StoreName, range: Range, limit: Option<u32>, read: impl Fn(&Value) -> Read<T>) -> Outcome<Vec<T>> {
+        match read_all(self.get_range(store, range.clone(), limit)?, read) {
+            Ok(found) => Ok(found),
+            Err((index, problem)) => {
+                let key = self.get_keys(store, range)?.get(index).and_then(Key::from_value);
+                Err(problem.at(store, &key.unwrap_or(Key::Number(-1.0))).into())
+            }
+        }
     }
 
     /// The keys of a range of a store.

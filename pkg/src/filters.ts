@@ -13,8 +13,14 @@ function statuses(value: unknown, argument: string): number[] {
   });
 }
 
+/** Orders are whole numbers from 0 on: any number has a place among them. */
+function from(value: unknown, argument: string): number | undefined {
+  const after = amount(value, argument, -Infinity);
+  return after < 0 ? undefined : after;
+}
+
 const ROW = {
-  status: statuses, conversation: conversationHandle, group: text, messageType: text, after: (after: unknown, argument: string) => amount(after, argument, -Infinity),
+  status: statuses, conversation: conversationHandle, group: text, messageType: text, after: from,
   limit: (limit: unknown, argument: string) => (limit === Infinity ? undefined : whole(limit, argument, 0)), reverse: flag,
 };
 

@@ -10,11 +10,14 @@ export class TransactionFacade implements Transaction {
   readonly signal: AbortSignal;
   readonly #verbs: VerbCalls;
   readonly #views: ViewCalls;
+  readonly #conversations: ViewCalls;
 
-  constructor(signal: AbortSignal, verbs: VerbCalls, views: ViewCalls) {
+  /** `conversations`: the views of the conversations that are looked up here, which outlive the transaction. */
+  constructor(signal: AbortSignal, verbs: VerbCalls, views: ViewCalls, conversations: ViewCalls) {
     this.signal = signal;
     this.#verbs = verbs;
     this.#views = views;
+    this.#conversations = conversations;
     refuseClone(this);
   }
 
@@ -31,7 +34,7 @@ export class TransactionFacade implements Transaction {
   select<B = any>(queue: string, filter?: RowFilter): Rows<Message<B>> { return this.#views.select<B>(queue, filter); }
   count(queue: string, filter?: RowFilter): Promise<number> { return this.#views.count(queue, filter); }
   queues(): Promise<QueueInfo[]> { return this.#views.queues(); }
-  conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#views.conversation(conversation); }
+  conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#conversations.conversation(conversation); }
   conversations(filter?: Parameters<Views["conversations"]>[0]): Rows<ConversationEndpoint> { return this.#views.conversations(filter); }
   transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
   archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }

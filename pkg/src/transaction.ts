@@ -40,7 +40,12 @@ export class UnitOfWork {
     const views: ViewCalls = new ViewCalls(core, () => conversations);
     const conversations: VerbCalls = new VerbCalls({ core, line, target: afterwards, views, speaker: () => conversations });
     const verbs = new VerbCalls({ core, line, target: () => this.#openRaw(), views, speaker: () => conversations });
-    this.facade = new TransactionFacade(this.#controller.signal, verbs, views);
+    // What the transaction shows ends with it; its conversations' own `info` does not.
+    const ownViews = new ViewCalls(core, () => conversations, () => {
+      this.#openRaw();
+      return openRaw(core);
+    });
+    this.facade = new TransactionFacade(this.#controller.signal, verbs, ownViews, views);
   }
 
   #openRaw(): RawTransaction {

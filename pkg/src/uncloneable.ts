@@ -23,8 +23,9 @@ interface Fault { readonly place: Place; readonly problem: string; readonly advi
 /** What `structuredClone(body)` threw, as the error that names the part. */
 export function cloneFailure(body: unknown, name: string, thrown: unknown): BrokerError {
   const thrownName = (thrown as { name?: unknown } | null)?.name;
-  if (thrownName === "RangeError" || thrownName === "InternalError" || (thrownName === "DataCloneError" && /memory/i.test(String(thrown)))) {
-    const depth = depthOf(body, name);
+  if (thrownName === "RangeError" || thrownName === "InternalError" || (thrownName === "DataCloneError" && /out of memory/i.test(String(thrown)))) {
+    const { depth, fault } = measure(body, name);
+    if (fault !== undefined) return refusal(fault, thrown);
     if (depth > DEEP) {
       const problem = `is nested ${depth} levels deep, which is more than structuredClone can follow; send it flatter, as a list with references say`;
       return notCloneable(name, problem, { depth, kind: "depth" }, thrown);
@@ -32,6 +33,10 @@ export function cloneFailure(body: unknown, name: string, thrown: unknown): Brok
     return new BrokerError("MessageTooLarge", `\`${name}\` is too large to be cloned: ${String(thrown)}. Send it in parts, or as a Blob.`, { number: 8459, cause: thrown, details: { path: name } });
   }
   const fault = findFault(body, name) ?? { place: root(body, name), problem: "holds a value that structuredClone refuses", kind: "unknown" };
+  return refusal(fault, thrown);
+}
+
+function refusal(fault: Fault, thrown: unknown): BrokerError {
   const advice = fault.advice ?? "leave it out, or send plain data in its place";
   return notCloneable(pathOf(fault.place), `${fault.problem}, which structuredClone can't copy; ${advice}`, { kind: fault.kind }, fault.cause ?? thrown);
 }
@@ -77,7 +82,7 @@ function findFault(body: unknown, name: string): Fault | undefined {
       pending.push(place);
     }
   } catch (cause) {
-    return { place: throwing(reading), problem: `can't be read: reading it threw ${String(cause)}`, kind: "getter", advice: "copy its values first", cause };
+    return unreadable(reading, cause);
   }
   return doubtful ?? proxyIn(root(body, name));
 }
@@ -147,12 +152,21 @@ function proxyIn(first: Place): Fault {
   return { place, problem: "looks like a Proxy (a reactive object of Vue, MobX or the like)", kind: "proxy", advice: "send the plain object behind it, as Vue's toRaw() gives it" };
 }
 
-function depthOf(body: unknown, name: string): number {
+/** How deep it is nested; or what in it can't be read. */
+function measure(body: unknown, name: string): { depth: number; fault?: Fault } {
   let depth = 0;
+  let reading = root(body, name);
   try {
-    for (const place of places(root(body, name))) depth = Math.max(depth, place.depth);
-  } catch {
-    // What can't be read is not counted.
+    for (const place of places(reading, (at) => {
+      reading = at;
+      return true;
+    })) depth = Math.max(depth, place.depth);
+  } catch (cause) {
+    return { depth, fault: unreadable(reading, cause) };
   }
-  return depth;
+  return { depth };
+}
+
+function unreadable(place: Place, cause: unknown): Fault {
+  return { place: throwing(place), problem: `can't be read: reading it threw ${String(cause)}`, kind: "getter", advice: "copy its values first", cause };
 }

@@ -14,13 +14,14 @@ import type { VerbCalls } from "./verbs.js";
 
 /** The views of a Broker and of its transactions alike: they read what is committed. */
 export class ViewCalls implements Views {
-  readonly #core: Core;
   /** What conversations that are looked up here speak through. */
   readonly #speaker: () => VerbCalls;
+  readonly #open: () => RawBroker;
 
-  constructor(core: Core, speaker: () => VerbCalls) {
-    this.#core = core;
+  /** `open` gives what is asked, or throws when nothing may be asked any more. */
+  constructor(core: Core, speaker: () => VerbCalls, open = () => openRaw(core)) {
     this.#speaker = speaker;
+    this.#open = open;
   }
 
   select<B = any>(queue: string, filter?: unknown): Rows<Message<B>> {
@@ -59,7 +60,7 @@ export class ViewCalls implements Views {
 
   #ask<T>(question: (raw: RawBroker) => Promise<T>): Promise<T> {
     try {
-      return question(openRaw(this.#core)).then(undefined, rethrow);
+      return question(this.#open()).then(undefined, rethrow);
     } catch (error) {
       return refuse(error);
     }
@@ -74,7 +75,7 @@ export class ViewCalls implements Views {
       return new RowPages<R>(() => refuse(error));
     }
     return new RowPages<R>(async (token, all, one) => {
-      const raw = openRaw(this.#core);
+      const raw = this.#open();
       try {
         const page = await read(raw, argument, token, all, one);
         return { rows: expandPage(page.rows), next: page.next };

@@ -37,6 +37,15 @@ impl Key {
             Self::List(parts) => Value::list(parts.iter().map(Self::to_value).collect()),
         }
     }
+
+    /// The key that a value is.
+    pub(crate) fn from_value(value: &Value) -> Option<Self> {
+        match (value.number(), value.text()) {
+            (Some(number), _) => Some(Self::Number(number)),
+            (None, Some(text)) => Some(Self::Text(text.into())),
+            (None, None) => value.is_list().then(|| value.items().iter().map(Self::from_value).collect::<Option<_>>().map(Self::List)).flatten(),
+        }
+    }
 }
 
 impl fmt::Display for Key {

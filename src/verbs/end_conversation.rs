@@ -149,6 +149,7 @@ impl End {
         let drops = !is_told || self.options.error.is_some();
         if drops {
             outgoing.acknowledged = next;
+            work.changes.pending.retain(|pending| pending.side != id);
             work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::Sent);
             // Not the number of the Error that takes their place.
             let range = message::keys_between(id, Class::Sent, 0, next.saturating_sub(1));
@@ -242,6 +243,7 @@ fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) ->
     }
     for row in side.system.iter().filter(|row| row.held) {
         work.write(Change::Delete(StoreName::Messages, message::key(id, Class::System, row.number)));
+        work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::System && pending.first == row.number);
     }
     side.system.retain(|row| !row.held);
     let service = side.service;

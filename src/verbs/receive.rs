@@ -139,8 +139,7 @@ fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcome<Vec<Si
 
 /// The members of a group that have something to receive, the higher priority first.
 fn members_in_line(work: &mut Work<'_>, queue: &QueueDefinition, group: &str) -> Outcome<Vec<SideId>> {
-    let records = work.get_range(StoreName::Turns, Turn::of_group(queue.number, group), None)?;
-    let sides: Vec<SideId> = records.iter().map(|record| Turn::from_record(record).map(|turn| turn.side)).collect::<Result<_>>()?;
+    let sides = work.read_range(StoreName::Turns, Turn::of_group(queue.number, group), None, |record| Turn::read(record).map(|turn| turn.side))?;
     work.need(sides.iter().map(|side| side.conversation), [])?;
     Ok(sides)
 }

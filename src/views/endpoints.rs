@@ -120,8 +120,15 @@ pub(crate) async fn conversations(driver: &mut Driver<'_>, filter: &EndpointFilt
         let records = driver.tx.get_range(StoreName::Conversations, &range, limit, Direction::Forward).await?;
         let is_last = count(records.len()) < PAGE_ROWS;
         let mut last = None;
-        for record in records {
-            let number = record.item(1).number().and_then(|number| number.to_u64()).unwrap_or(0);
+        for (index, record) in records.into_iter().enumerate() {
+            let number = match record.item(1).number().and_then(|number| number.to_u64()) {
+                Some(number) => number,
+                // Only the store knows which one it is.
+                None => match driver.tx.get_keys(StoreName::Conversations, &range, limit).await?.get(index) {
+                    Some(Key::Number(number)) => number.to_u64().unwrap_or_default(),
+                    _ => 0,
+                },
+            };
             let conversation = Conversation::from_record(number, &record)?;
             let endpoints = [Role::Initiator, Role::Target].into_iter().filter_map(|role| Endpoint::of(driver.core, &conversation, role));
             page.rows.extend(endpoints.filter(|endpoint| filter.wants(endpoint)));

@@ -12,7 +12,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::message::{self, Class, RUN_ROWS, Run, Status, count};
 use crate::reading::with_large_bodies;
-use crate::record::float;
+use crate::record::{Unreadable, float, read_all};
 use crate::rows::{Owner, Rows};
 use crate::store::{Bound, Direction, Key, Range, Source, StoreName};
 use crate::turn::Turn;
@@ -94,7 +94,10 @@ impl Stream {
         if self.runs.is_empty() && !self.is_complete {
             let records = driver.tx.get_range(self.source, &self.range, Some(RUNS), direction).await?;
             self.is_complete = count(records.len()) < u64::from(RUNS);
-            self.runs = records.iter().map(Run::from_record).collect::<Result<_>>()?;
+            self.runs = match read_all(&records, Run::read) {
+                Ok(runs) => runs.into(),
+                Err((index, problem)) => return Err(self.unreadable(driver, direction, index, problem).await?.into()),
+            };
             if let Some(last) = self.runs.back() {
                 let key = match self.source {
                     Source::Order => order_key(last.service.unwrap_or_default(), last.first_order),
@@ -108,6 +111,15 @@ impl Stream {
             driver.look(|work| work.need(self.runs.iter().map(|run| run.side.conversation), [])).await?;
         }
         Ok(self.runs.front().map(|run| run.first_order))
+    }
+
+    /// The error for record `index` of what is left to be read: only the store knows its key for sure.
+    async fn unreadable(&self, driver: &Driver<'_>, direction: Direction, index: usize, problem: Unreadable) -> Result<Error> {
+        let mut keys = driver.tx.get_keys(self.source, &self.range, None).await?;
+        if direction == Direction::Backward {
+            keys.reverse();
+        }
+        Ok(problem.at(self.source.store(), &keys.into_iter().nth(index).unwrap_or(Key::Number(-1.0))))
     }
 }
 
@@ -253,8 +265,8 @@ fn queue_streams(work: &mut Work<'_>, queue: u32, filter: &RowFilter, last: Opti
 fn oldest_turn(work: &mut Work<'_>, queue: u32) -> Outcome<Option<u64>> {
     let mut oldest: Option<u64> = None;
     for priority in 1..=10 {
-        if let Some(record) = work.get_range(StoreName::Turns, Turn::of_priority(queue, priority), Some(1))?.first() {
-            let order = Turn::from_record(record)?.order;
+        let first = work.read_range(StoreName::Turns, Turn::of_priority(queue, priority), Some(1), |record| Turn::read(record).map(|turn| turn.order))?.pop();
+        if let Some(order) = first {
             oldest = Some(oldest.map_or(order, |other| other.min(order)));
         }
     }

@@ -9,7 +9,7 @@ use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Run, count, system};
 use crate::store::StoreName;
 use crate::turn::{HeldTurn, OutgoingTurn};
-use crate::work::{Outcome, Stop, Work};
+use crate::work::{Outcome, Work};
 
 /// A row of the transmission queue, as `sys.transmission_queue` shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,8 +121,7 @@ fn last_run(end: u64) -> u64 {
 
 /// The runs whose last number is from `from` to `to`, both included.
 fn runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Outcome<Vec<Run>> {
-    let range = message::keys_between(id, class, from, to);
-    work.get_range(StoreName::Messages, range, None)?.iter().map(|record| Run::from_record(record).map_err(Stop::from)).collect()
+    work.read_range(StoreName::Messages, message::keys_between(id, class, from, to), None, Run::read)
 }
 
 fn add(conversation: &Conversation, sender: Role, run: &Run, from: u64, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) {

@@ -16,6 +16,7 @@ use web_sys::{IdbDatabase, IdbFactory};
 use super::super::{ORDER_INDEX, ORDER_INDEX_PATH, StoreName, VERSION};
 use super::error::{from_exception, from_idb, is_loss};
 use super::sys;
+use crate::body::Value;
 use crate::error::{Error, ErrorCode, Result};
 use crate::web::timer::sleep;
 
@@ -136,11 +137,15 @@ fn make_stores(database: &idb::Database) -> std::result::Result<(), idb::Error> 
 }
 
 fn factory() -> Result<Factory> {
-    Factory::new().map_err(|_| {
-        Error::new(
+    Factory::new().map_err(|error| {
+        let unavailable = Error::new(
             ErrorCode::StorageUnavailable,
             "This browser gives the page no IndexedDB. Allow it to store data, or leave private browsing; `storage: \"memory\"` works without.",
-        )
+        );
+        match error {
+            idb::Error::IndexedDbNotFound(cause) if cause.is_object() => unavailable.caused_by(Value(cause)),
+            _ => unavailable,
+        }
     })
 }
 

@@ -20,6 +20,7 @@ fn show(row: &Row) -> String {
 
 impl Random {
     pub(super) async fn check(&mut self) {
+        self.shop.assert_sound().await;
         self.check_endpoints().await;
         for (number, name) in QUEUES.into_iter().enumerate() {
             let messages = self.shop.messages(name, RowFilter::default()).await;
@@ -31,7 +32,6 @@ impl Random {
             self.check_rows(number, &messages);
         }
         self.check_transmission().await;
-        self.shop.assert_sound().await;
     }
 
     async fn check_endpoints(&mut self) {
