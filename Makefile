@@ -26,7 +26,7 @@ TS_SOURCES := $(wildcard pkg/package.json pkg/package-lock.json pkg/tsconfig*.js
 
 # What rustc's wasm32-unknown-unknown and wasm-bindgen use by themselves, in every browser since 2022; wasm-opt is to add no more.
 WASM_FEATURES := mutable-globals sign-ext nontrapping-float-to-int bulk-memory multivalue reference-types
-WASM_OPT := -Oz $(WASM_FEATURES:%=--enable-%) --strip-debug --strip-producers --strip-target-features
+WASM_OPT := -O1 $(WASM_FEATURES:%=--enable-%) --strip-debug --strip-producers --strip-target-features
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

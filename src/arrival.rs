@@ -40,6 +40,7 @@ pub(crate) fn arrive(work: &mut Work<'_>, conversation: &mut Conversation, role:
 /// An Error of the far application or of the broker: read before the messages, whatever its number. The endpoint is in state ER from then on.
 pub(crate) fn fail(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, code: i32, description: &str) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Ok(()) };
+    work.queue_of(side.service)?;
     if side.system.iter().any(|row| row.kind == System::Error && row.held) {
         // The one that waits outside says it already.
         return Ok(());

@@ -291,6 +291,11 @@ impl Broker {
         self.core.closed.set(true);
     }
 
+    /// Calls `lost` when the browser has thrown the database away.
+    pub fn on_lost(&self, lost: Rc<dyn Fn()>) {
+        self.core.on_lost(lost);
+    }
+
     /// Whether [`Broker::close`] was called.
     pub fn is_closed(&self) -> bool {
         self.closed.get() || self.core.closed.get()

@@ -29,6 +29,18 @@ const BYTES: f64 = 16_777_216.0;
 /// How often definitions may change under a commit before it gives up.
 const RELOADS: u32 = 16;
 
+/// The stores that messages go through: a narrower scope costs less, and lets readers of the other stores go on.
+const PLAIN: [StoreName; 8] = [
+    StoreName::Meta,
+    StoreName::Queues,
+    StoreName::Conversations,
+    StoreName::Members,
+    StoreName::Messages,
+    StoreName::Bodies,
+    StoreName::Turns,
+    StoreName::Due,
+];
+
 /// Says that the caller does not want it any more.
 pub type Cancelled = Rc<dyn Fn() -> bool>;
 
@@ -117,8 +129,9 @@ impl Core {
     /// One storage transaction for all of them, begun again when the definitions turn out to be old. Gives an outcome for as many as fit.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
         let mut retried = false;
+        let scope: &[StoreName] = if batch.iter().all(|command| command.verb.is_plain()) { &PLAIN } else { &StoreName::ALL };
         for _ in 0..RELOADS {
-            let attempt = transact(&*self.host.store, &StoreName::ALL, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
+            let attempt = transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
             match attempt.await {
                 Ok((outcomes, notice, catalog)) => {
                     self.keep_catalog(catalog);
@@ -136,6 +149,7 @@ impl Core {
     }
 
     async fn run_all(self: &Rc<Self>, tx: &Tx, batch: &[Command]) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
+        self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         for command in batch {
             command.verb.guess(self, &mut reads);

@@ -10,7 +10,7 @@ use crate::cache::{Heads, Routes, Runs};
 use crate::clock::{Clock, Timer};
 use crate::commit::GroupCommit;
 use crate::definitions::{self, Catalog};
-use crate::error::Result;
+use crate::error::{Error, ErrorCode, Result};
 use crate::group::GroupLocks;
 use crate::ids::Ids;
 use crate::notice::Notice;
@@ -57,6 +57,9 @@ pub(crate) struct Core {
     pub(crate) routes: Routes,
     pub(crate) dead: DeadEntries,
     pub(crate) closed: Cell<bool>,
+    /// The connection that is known to lead to this broker's database.
+    connection: Cell<u64>,
+    on_lost: RefCell<Option<Rc<dyn Fn()>>>,
     catalog: RefCell<Rc<Catalog>>,
     /// The next conversation number, and the end of the block that it is from.
     conversations: Cell<(u64, u64)>,
@@ -89,6 +92,8 @@ impl Core {
             routes: Routes::default(),
             dead: DeadEntries::default(),
             closed: Cell::new(false),
+            connection: Cell::new(1),
+            on_lost: RefCell::default(),
             catalog: RefCell::new(Rc::new(catalog)),
             conversations: Cell::new((0, 0)),
             listeners: RefCell::default(),
@@ -97,6 +102,29 @@ impl Core {
         let core = Rc::new(core);
         crate::sweep::resume(&core);
         Ok(core)
+    }
+
+    /// After a lost connection: whether the database is still the one that was opened. A browser may have thrown it away.
+    pub(crate) async fn check_database(&self, tx: &Tx) -> Result<()> {
+        let connection = self.host.store.connections();
+        if connection == self.connection.get() {
+            return Ok(());
+        }
+        let birth = tx.get(StoreName::Meta, &Key::from("birth")).await?;
+        if birth.and_then(|birth| birth.item(1).text()).as_deref() == Some(&*self.instance_id) {
+            self.connection.set(connection);
+            return Ok(());
+        }
+        self.closed.set(true);
+        let on_lost = self.on_lost.take();
+        on_lost.into_iter().for_each(|lost| lost());
+        let text = "The browser has thrown the database away: what was stored in it is gone. Open the broker again to begin with an empty one.";
+        Err(Error::new(ErrorCode::StorageLost, text).with("outcome", "nothing was done"))
+    }
+
+    /// Called once, when the browser has thrown the database away.
+    pub(crate) fn on_lost(&self, lost: Rc<dyn Fn()>) {
+        self.on_lost.replace(Some(lost));
     }
 
     pub(crate) fn catalog(&self) -> Rc<Catalog> {

@@ -49,6 +49,19 @@ impl Notice {
         }
     }
 
+    /// Adds what another commit tells.
+    pub fn merge(&mut self, other: &Self) {
+        other.queues.iter().for_each(|queue| self.touch(queue));
+        other.enqueued.iter().for_each(|queue| self.enqueue(queue));
+        self.conversations |= other.conversations;
+        self.delayed |= other.delayed;
+        self.transmission |= other.transmission;
+        self.archive |= other.archive;
+        self.states.extend(other.states.iter().cloned());
+        self.dropped.extend(other.dropped.iter().cloned());
+        self.disabled.extend(other.disabled.iter().cloned());
+    }
+
     /// Whether there is nothing to tell.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

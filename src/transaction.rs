@@ -209,6 +209,7 @@ impl Transaction {
         loop {
             changes.forget_unchanged();
             let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
+                self.core.check_database(tx).await?;
                 // What was read for an earlier call may have changed since.
                 let mut reads = Reads::default();
                 let mut driver = Driver { core: &self.core, tx, catalog: self.core.catalog(), reads: &mut reads, changes: &mut *changes };

@@ -62,9 +62,19 @@ export function keyed(parent, items, { key, create, update, rest }) {
   }
 }
 
-/** A dot whose colour follows from the conversation, and the short id beside it. @param {string} conversationId @param {string} text */
+/** @type {Map<string, number>} */
+const hues = new Map();
+
+/** A colour for each conversation, as far as can be from those that were seen just before. @param {string} conversationId */
+export function hueOf(conversationId) {
+  const hue = hues.get(conversationId) ?? (hues.size * 137 + 200) % 360;
+  hues.set(conversationId, hue);
+  return hue;
+}
+
+/** A dot in the conversation's colour, and the short id beside it. @param {string} conversationId @param {string} text */
 export function conversationMark(conversationId, text) {
   const dot = el("span", { class: "dot", "aria-hidden": "true" });
-  dot.style.setProperty("--hue", String(Number.parseInt(text, 16) * 137 % 360 || 0));
+  dot.style.setProperty("--hue", String(hueOf(conversationId)));
   return el("span", { class: "mark", title: `Conversation ${conversationId}` }, dot, el("code", {}, text));
 }

@@ -1,6 +1,6 @@
 // @ts-check
 // Reads everything that the page shows and shows it; again after each commit that any tab made.
-import { byId, setText } from "./dom.js";
+import { byId, hueOf, setText } from "./dom.js";
 import { COUNTER, KITCHEN } from "./names.js";
 import { showChoices, showConversations } from "./view-conversations.js";
 import { showRows } from "./view-rows.js";
@@ -31,6 +31,8 @@ async function read(broker) {
 
 /** @param {Awaited<ReturnType<typeof read>>} found */
 function show({ queues, counterRows, kitchenRows, counterTalks, kitchenTalks, archived, waiting }) {
+  // The oldest first, so that their colours are the same after a reload.
+  for (const talk of [...counterTalks].reverse()) hueOf(talk.conversationId);
   showRows("counter-rows", counterRows, { rest: byId("counter-rows-title") });
   showRows("kitchen-rows", kitchenRows, { rest: byId("kitchen-rows-title") });
   showConversations("counter-talks", counterTalks, counterRows, COUNTER_ACTIONS);

@@ -55,6 +55,10 @@ impl Store for FaultStore {
         .boxed_local()
     }
 
+    fn connections(&self) -> u64 {
+        self.inner.connections()
+    }
+
     fn close(&self) {
         self.inner.close();
     }

@@ -108,6 +108,11 @@ pub trait Store {
 
     /// Lets go of the connection. Running transactions finish; later ones are refused with `Closed`.
     fn close(&self);
+
+    /// How many connections there have been. One that was opened because the last was lost may lead to another database.
+    fn connections(&self) -> u64 {
+        1
+    }
 }
 
 /// One storage transaction.

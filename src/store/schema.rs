@@ -13,12 +13,12 @@ pub const VERSION: u32 = 1;
 /// | journal | number, given by the store | a commit; reserved, not written yet |
 /// | meta | name, or list of name and numbers | birth, blocks of numbers, sweeps |
 /// | definitions | [kind, name] | message type, contract, queue, service, priority |
-/// | queues | queue number | flags and counters ([`crate::queue`]) |
-/// | conversations | conversation number | both sides of a conversation ([`crate::conversation`]) |
+/// | queues | queue number | flags and counters (`queue.rs`) |
+/// | conversations | conversation number | both sides of a conversation (`conversation.rs`) |
 /// | members | ["g", group, side], ["s", group], ["l", queue, lane], ["c", conversation id, side], ["d", message id] | what names a conversation |
-/// | messages | [side, class, last sequence] | a run of messages ([`crate::message`]) |
+/// | messages | [side, class, last sequence] | a run of messages (`message.rs`) |
 /// | bodies | [side, class, sequence] | one large body |
-/// | turns | [queue, kind, …] | who has something to receive or to transmit ([`crate::turn`]) |
+/// | turns | [queue, kind, …] | who has something to receive or to transmit (`turn.rs`) |
 /// | due | [time, stamp, kind, number] | what is to happen at a time |
 /// | delayed | [time, stamp, unique] | a delayed message |
 /// | archive | [archived at, stamp, part, rows] | a run that END copied |

@@ -142,6 +142,15 @@ impl Verb {
         }
     }
 
+    /// Whether the stores that messages go through are all it needs.
+    pub(crate) fn is_plain(&self) -> bool {
+        match self {
+            Self::All(verbs) => verbs.iter().all(|verb| verb.is_plain()),
+            Self::End(_) | Self::Define(_) | Self::AlterQueue(..) | Self::PurgeArchive(_) => false,
+            _ => true,
+        }
+    }
+
     /// About how many bytes it stores.
     pub(crate) fn size(&self) -> f64 {
         match self {

@@ -13,7 +13,7 @@ use crate::ids::Role;
 use crate::membership;
 use crate::message::count;
 use crate::record::float;
-use crate::store::{Bound, Direction, Range, StoreName};
+use crate::store::{Bound, Direction, Key, Range, StoreName};
 use crate::work::{Outcome, Work};
 
 /// Which endpoints. What is absent does not matter.

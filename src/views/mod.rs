@@ -87,9 +87,10 @@ impl Core {
         if let View::Select(_, filter) | View::Count(_, filter) | View::Archive(filter) = view {
             filter.check()?;
         }
-        let scope: &[StoreName] = if matches!(view, View::Archive(_)) { &[StoreName::Archive] } else { &SCOPE };
+        let scope: &[StoreName] = if matches!(view, View::Archive(_)) { &[StoreName::Meta, StoreName::Archive] } else { &SCOPE };
         loop {
             let read = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
+                self.check_database(tx).await?;
                 let (mut reads, mut changes) = (Reads::default(), Changes::default());
                 Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }.answer(view, position, extent).await
             });

@@ -48,7 +48,7 @@ impl RowFilter {
         if self.limit.is_some_and(|limit| !(limit >= 0.0 && limit.fract() == 0.0)) {
             return Err(Error::invalid_argument("limit", "is not a whole number from 0"));
         }
-        if self.after.is_some_and(|after| !(after >= 0.0)) {
+        if self.after.is_some_and(f64::is_nan) {
             return Err(Error::invalid_argument("after", "is not a queuing order"));
         }
         if self.status.iter().flatten().any(|status| ![0.0, 1.0, 2.0, 3.0].contains(status)) {

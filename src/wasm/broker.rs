@@ -12,7 +12,6 @@ use super::registry::{self, Callbacks, Member, Settings};
 use super::transaction::RawTransaction;
 use crate::broker::Call;
 use crate::error::Result;
-use crate::store::CloseReason;
 use crate::verbs::Verb;
 use crate::views::{Extent, View};
 
@@ -20,7 +19,7 @@ use crate::views::{Extent, View};
 #[wasm_bindgen(js_name = deleteBroker)]
 pub fn delete_broker(name: String) -> Promise {
     promise(async move {
-        registry::close_all(&name, CloseReason::Deleted);
+        registry::close_all(&name, "deleted");
         crate::store::delete_database(&name).await?;
         Ok(JsValue::UNDEFINED)
     })

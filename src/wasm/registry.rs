@@ -117,7 +117,7 @@ pub(super) async fn join(name: &str, settings: &Settings, now: Option<Function>,
 }
 
 /// Closes every broker of this context over a database.
-pub(super) fn close_all(name: &str, reason: CloseReason) {
+pub(super) fn close_all(name: &str, reason: &str) {
     let connection = with(|connections| match connections.get(name) {
         Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
         _ => None,
@@ -134,12 +134,12 @@ impl Connection {
         } else {
             let durability = if settings.durability == "relaxed" { Durability::Relaxed } else { Durability::Strict };
             let database = name.to_owned();
-            let on_close = Rc::new(move |reason| close_all(&database, reason));
+            let on_close = Rc::new(move |reason| close_all(&database, why(reason)));
             Rc::new(IndexedDbStore::open(name, IndexedDbOptions { durability, on_close: Some(on_close) }).await?)
         };
         let is_shared = settings.storage != "memory";
         let database = name.to_owned();
-        let wake = Rc::new(RefCell::new(is_shared.then(|| Wake::new(name, move |message| hear(&database, &message)))));
+        let wake = Rc::new(RefCell::new(is_shared.then(|| Wake::new(name, convert::notice, move |message| hear(&database, &message)))));
         let notified = Rc::clone(&wake);
         let host = Host {
             store,
@@ -149,7 +149,7 @@ impl Connection {
             spawn: Rc::new(spawn_local),
             wake: Rc::new(move |notice| {
                 if let Some(wake) = &*notified.borrow() {
-                    wake.notify(&convert::notice(notice));
+                    wake.notify(notice);
                 }
             }),
         };
@@ -160,6 +160,8 @@ impl Connection {
                 return Err(error);
             }
         };
+        let database = name.to_owned();
+        root.on_lost(Rc::new(move || close_all(&database, "storage-lost")));
         Ok(Self {
             name: name.to_owned(),
             durability: settings.durability.clone(),
@@ -205,13 +207,9 @@ impl Connection {
     }
 
     /// The database is deleted, or upgraded by a newer build: the connection is gone.
-    fn close_from_outside(self: &Rc<Self>, reason: CloseReason) {
+    fn close_from_outside(self: &Rc<Self>, reason: &str) {
         self.forget();
         self.disconnect();
-        let reason = match reason {
-            CloseReason::Deleted => "deleted",
-            CloseReason::UpgradedElsewhere => "upgraded-elsewhere",
-        };
         for member in self.living() {
             if !member.is_closed.replace(true) {
                 let broker = Rc::clone(&member);
@@ -262,6 +260,14 @@ impl Member {
             connection.disconnect();
         }
         tell(&self.callbacks.on_close, &JsValue::from_str("closed"));
+    }
+}
+
+/// As the package names it.
+fn why(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Deleted => "deleted",
+        CloseReason::UpgradedElsewhere => "upgraded-elsewhere",
     }
 }
 

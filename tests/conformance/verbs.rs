@@ -21,3 +21,7 @@ macro_rules! mount {
 }
 
 mod begin_dialog;
+mod end_conversation;
+mod receive;
+mod retention;
+mod send;

@@ -1,6 +1,5 @@
 /** Group commit: calls made together share storage transactions, fail alone, and resolve only when it is on disk. */
-import assert from "node:assert/strict";
-import { address, inPage, withPages } from "./fixtures/harness.mjs";
+import { inPage } from "./fixtures/harness.mjs";
 
 inPage("ten thousand sends that nobody awaits need at most a hundred storage transactions", async (h) => {
   const broker = await h.openShop();
@@ -104,27 +103,3 @@ inPage("storage that keeps failing rejects with a named error, stores nothing, a
   await counter.send("Order", "now");
   h.equal(h.bodies(await broker.receive("kitchen")), [{ n: 0 }, "now"]);
 });
-
-withPages("quota: the shared transaction aborts, only the guilty call fails, and receiving frees space", 1, async ([page]) => {
-  const session = await page.page.createCDPSession();
-  const origin = new URL(address()).origin;
-  await page.step(async (h) => {
-    h.state.broker = await h.openShop();
-    h.state.counter = await h.order(h.state.broker, 1);
-  });
-  await session.send("Storage.overrideQuotaForOrigin", { origin, quotaSize: 6_000_000 });
-  try {
-    const codes = await page.step(async (h) => {
-      const noise = crypto.getRandomValues.bind(crypto);
-      const big = new Uint8Array(20_000_000);
-      for (let at = 0; at < big.length; at += 65_536) noise(big.subarray(at, Math.min(at + 65_536, big.length)));
-      const { counter } = h.state;
-      const settled = await h.within(30_000, Promise.allSettled([counter.send("Order", "before"), counter.send("Order", big), counter.send("Order", "after")]), "the sends");
-      return settled.map((each) => each.reason?.code ?? "ok");
-    });
-    assert.deepEqual(codes, ["ok", "QuotaExceeded", "ok"]);
-    assert.deepEqual(await page.step(async (h) => h.bodies(await h.state.broker.receive("kitchen"))), [{ n: 0 }, "before", "after"]);
-  } finally {
-    await session.send("Storage.overrideQuotaForOrigin", { origin });
-  }
-}, { only: "chromium" });

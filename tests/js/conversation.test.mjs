@@ -116,7 +116,7 @@ inPage("END with error: Error comes first, state ER, the rest can still be recei
   h.equal([await counter.info(), await h.stateOf(broker, kitchen)], [null, "ER"]);
   await h.rejects(kitchen.send("Confirm"), { code: "InvalidState", number: 8429, details: { state: "ER" } });
   const [error] = await kitchen.receive({ top: 1 });
-  h.equal([error.messageTypeName, error.body, error.status], [pb.SystemMessage.Error, { code: 42, description: "the guest has left" }, 0]);
+  h.equal([error.messageTypeName, error.body, error.status, error.validation], [pb.SystemMessage.Error, { code: 42, description: "the guest has left" }, 0, "J"]);
   h.equal(h.types(await kitchen.receive()), ["Order", "Order"]);
   h.equal(await kitchen.receive(), []);
   h.equal(await h.stateOf(broker, kitchen), "ER");

@@ -60,6 +60,7 @@ pub struct IndexedDbStore {
     options: IndexedDbOptions,
     connection: RefCell<Rc<Connection>>,
     closed: Cell<bool>,
+    connections: Cell<u64>,
 }
 
 impl IndexedDbStore {
@@ -69,7 +70,7 @@ impl IndexedDbStore {
     /// Within 10 seconds: `UpgradeBlocked`, `VersionTooNew`, `QuotaExceeded`, or `StorageUnavailable` for everything else.
     pub async fn open(name: &str, options: IndexedDbOptions) -> Result<Self> {
         let connection = Connection::open(name, &options).await?;
-        Ok(Self { name: name.to_owned(), options, connection: RefCell::new(connection), closed: Cell::new(false) })
+        Ok(Self { name: name.to_owned(), options, connection: RefCell::new(connection), closed: Cell::new(false), connections: Cell::new(1) })
     }
 
     /// The connection, opened again if the last one was lost.
@@ -88,6 +89,7 @@ impl IndexedDbStore {
             Fate::Closed => Err(Error::closed()),
             Fate::Lost => {
                 self.connection.replace(Rc::clone(&opened));
+                self.connections.set(self.connections.get().saturating_add(1));
                 Ok(opened)
             }
         }
@@ -112,6 +114,10 @@ impl Store for IndexedDbStore {
             Ok(session)
         }
         .boxed_local()
+    }
+
+    fn connections(&self) -> u64 {
+        self.connections.get()
     }
 
     fn close(&self) {

@@ -8,13 +8,13 @@ use pocket_broker::conversation::State;
 use pocket_broker::definitions::{Definitions, QueueOptions, SentBy, ServiceOptions, Status, Validation};
 use pocket_broker::error::{Error, ErrorCode, Result};
 use pocket_broker::message::system;
-use pocket_broker::store::{Faults, Store};
+use pocket_broker::store::{Faults, Mode, Range, Store, StoreName};
 use pocket_broker::{
     BeginDialog, Broker, ConversationInfo, Endpoint, EndpointFilter, EndOptions, EndResult, Extent, Message, Notice, OutgoingMessage, QueueInfo,
     ReceiveOptions, RowFilter, Rows, TransmissionRow,
 };
 
-use super::Bench;
+use super::{Bench, transact};
 use super::host::{ManualClock, ManualTimer, TestHost, host};
 
 /// A broker with two services on two queues, over a store that counts and fails on demand.
@@ -84,6 +84,11 @@ impl Shop {
     /// Messages that went nowhere since the last call.
     pub(crate) fn dropped(&self) -> Vec<&'static str> {
         self.notices().iter().flat_map(|notice| notice.dropped.iter().map(|dropped| dropped.reason)).collect()
+    }
+
+    /// How many records an object store holds.
+    pub(crate) async fn records_in(&self, store: StoreName) -> u64 {
+        transact(&*self.store, &[store], Mode::ReadOnly, async |tx| tx.count(store, &Range::all()).await).await.expect("the store can be read")
     }
 
     // ── short ways to the verbs ──

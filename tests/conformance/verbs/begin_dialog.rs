@@ -1,14 +1,171 @@
 //! BEGIN DIALOG.
 
-use super::super::support::shop::Shop;
+use std::rc::Rc;
+
+use pocket_broker::BeginDialog;
+use pocket_broker::definitions::{Definitions, PriorityRule, QueueOptions, ServiceOptions};
+use pocket_broker::error::ErrorCode;
+
+use super::super::support::shop::{Shop, dialog_of, refused, to_kitchen};
 
 mount! {
+    b05_a_service_without_contracts_begins_and_refuses,
+    b06_service_names_are_compared_exactly,
     b10_a_dialog_begins_in_so_and_nobody_is_contacted,
+    b11_an_unknown_target_is_no_error,
+    b14_an_unknown_service_contract_or_relation_is_refused,
+    b94_a_priority_rule_added_later_leaves_dialogs_alone,
+    begin_says_what_it_began,
+    dialogs_have_handles_and_groups_of_their_own,
+    lifetimes_have_bounds,
+    one_relation_is_enough,
+    priorities_come_from_the_most_exact_rule,
+    the_default_contract_is_there,
 }
 
 async fn b10_a_dialog_begins_in_so_and_nobody_is_contacted(shop: &Shop) {
     let begun = shop.begin().await;
     assert_eq!(shop.state(&begun.handle).await, "SO");
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
-    assert_eq!(shop.endpoints(Default::default()).await.len(), 1);
+    let ends = shop.endpoints(Default::default()).await;
+    assert_eq!(ends.len(), 1, "there is no target endpoint");
+    assert_eq!((ends[0].send_sequence, ends[0].receive_sequence, ends[0].priority, ends[0].lifetime), (0, 0, 5, None));
+    assert_eq!(ends[0].far_broker_instance, None, "nobody knows yet where the target is");
+}
+
+async fn begin_says_what_it_began(shop: &Shop) {
+    let begun = shop.begin().await;
+    assert_eq!((&*begun.service, &*begun.far_service, &*begun.contract), ("Counter", "Kitchen", "Ordering"));
+    assert!(begun.is_initiator);
+    let end = shop.info(&begun.handle).await.expect("it is there");
+    assert_eq!((&end.conversation_id, &end.conversation_group_id), (&begun.conversation_id, &begun.group_id));
+}
+
+async fn dialogs_have_handles_and_groups_of_their_own(shop: &Shop) {
+    let (first, second) = (shop.begin().await, shop.begin().await);
+    let ids = |begun: &pocket_broker::ConversationInfo| [&begun.handle, &begun.conversation_id, &begun.group_id].map(Rc::clone);
+    let mut all: Vec<Rc<str>> = ids(&first).into_iter().chain(ids(&second)).collect();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 6, "b12: a fresh group each");
+}
+
+async fn b11_an_unknown_target_is_no_error(shop: &Shop) {
+    let begun = shop.broker.begin_dialog(dialog_of("Counter", "Nobody")).await.expect("nobody is contacted");
+    assert_eq!(shop.state(&begun.handle).await, "SO");
+}
+
+async fn b06_service_names_are_compared_exactly(shop: &Shop) {
+    let begun = shop.broker.begin_dialog(dialog_of("Counter", "kitchen ")).await.expect("nobody is contacted");
+    shop.send(&begun.handle, "Order", "m1").await;
+    assert_eq!(shop.rows("kitchen").await, [""; 0]);
+    refused(shop.broker.begin_dialog(dialog_of("COUNTER", "Kitchen")).await, ErrorCode::ServiceNotFound);
+}
+
+async fn b14_an_unknown_service_contract_or_relation_is_refused(shop: &Shop) {
+    let error = refused(shop.broker.begin_dialog(dialog_of("Nobody", "Kitchen")).await, ErrorCode::ServiceNotFound);
+    assert_eq!(error.number(), Some(8423));
+    assert!(error.to_string().contains("Nobody"), "{error}");
+    let options = BeginDialog { contract: Some("Nothing".into()), ..to_kitchen() };
+    assert_eq!(refused(shop.broker.begin_dialog(options).await, ErrorCode::ContractNotFound).number(), Some(8425));
+    let ended = shop.begin().await.handle;
+    shop.end(&ended).await;
+    let options = BeginDialog { related_conversation: Some(ended.to_string()), ..to_kitchen() };
+    assert_eq!(refused(shop.broker.begin_dialog(options).await, ErrorCode::ConversationNotFound).number(), Some(8426));
+    for bad in [("", "Kitchen"), ("Counter", "")] {
+        refused(shop.broker.begin_dialog(dialog_of(bad.0, bad.1)).await, ErrorCode::InvalidArgument);
+    }
+    assert_eq!(shop.endpoints(Default::default()).await.len(), 0);
+}
+
+async fn one_relation_is_enough(shop: &Shop) {
+    let begun = shop.begin().await;
+    let both = BeginDialog {
+        related_conversation: Some(begun.handle.to_string()),
+        related_group: Some(begun.group_id.to_string()),
+        ..to_kitchen()
+    };
+    refused(shop.broker.begin_dialog(both).await, ErrorCode::InvalidArgument);
+    for bad in ["", "mine", "6ba7b810-9dad-11d1-80b4-00c04fd430c"] {
+        refused(shop.broker.begin_dialog(BeginDialog { related_group: Some(bad.into()), ..to_kitchen() }).await, ErrorCode::InvalidArgument);
+        refused(shop.broker.begin_dialog(BeginDialog { to_broker: Some(bad.into()), ..to_kitchen() }).await, ErrorCode::InvalidArgument);
+    }
+}
+
+async fn lifetimes_have_bounds(shop: &Shop) {
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 3e12] {
+        let error = refused(shop.broker.begin_dialog(BeginDialog { lifetime: Some(bad), ..to_kitchen() }).await, ErrorCode::InvalidLifetime);
+        assert!(error.details().iter().any(|(name, _)| *name == "max"));
+    }
+    let begun = shop.broker.begin_dialog(BeginDialog { lifetime: Some(1_000.0), ..to_kitchen() }).await.expect("a second is enough");
+    assert_eq!(shop.info(&begun.handle).await.and_then(|end| end.lifetime), Some(1_700_000_001_000.0));
+    shop.send(&begun.handle, "Order", "m1").await;
+    let dialog = shop.dialog(&begun).await;
+    assert_eq!(shop.info(&dialog.target).await.and_then(|end| end.lifetime), Some(1_700_000_001_000.0), "both ends have the same");
+    shop.end(&dialog.target).await;
+    shop.end(&dialog.initiator).await;
+}
+
+async fn the_default_contract_is_there(shop: &Shop) {
+    let options = BeginDialog { contract: None, ..dialog_of("Counter", "kitchen") };
+    let begun = shop.broker.begin_dialog(options).await.expect("every queue has a service of its name");
+    assert_eq!(&*begun.contract, "DEFAULT");
+    shop.send(&begun.handle, "DEFAULT", "m1").await;
+    assert_eq!(shop.rows("kitchen").await, ["1 DEFAULT 0 m1"]);
+    let error = refused(shop.try_send(&begun.handle, "Order", "m2").await, ErrorCode::NotInContract);
+    assert_eq!(error.number(), Some(8431));
+}
+
+async fn b05_a_service_without_contracts_begins_and_refuses(shop: &Shop) {
+    let service = ServiceOptions { queue: Some("house".into()), contracts: Vec::new() };
+    shop.broker.define(Definitions { services: vec![("Guest".into(), service)], ..Definitions::default() }).await.expect("it needs no contract");
+    let begun = shop.broker.begin_dialog(dialog_of("Guest", "Kitchen")).await.expect("as an initiator it may use any contract");
+    shop.send(&begun.handle, "Order", "m1").await;
+    assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"]);
+
+    let asked = shop.broker.begin_dialog(dialog_of("Counter", "Guest")).await.expect("nobody is contacted");
+    shop.send(&asked.handle, "Order", "m2").await;
+    assert_eq!(shop.rows("counter").await, ["1 Error 0 -8409"], "b17: SEND succeeded, and the sender gets an Error");
+    assert_eq!(shop.state(&asked.handle).await, "ER");
+    assert_eq!(shop.rows("house").await, [""; 0]);
+    assert_eq!(shop.endpoints(Default::default()).await.len(), 3, "no target endpoint was made");
+    assert_eq!(shop.receive("counter").await, ["0 Error 0 -8409"]);
+    shop.end(&asked.handle).await;
+}
+
+async fn priorities_come_from_the_most_exact_rule(shop: &Shop) {
+    let rule = |contract: Option<&str>, local: Option<&str>, remote: Option<&str>, level| PriorityRule {
+        contract: contract.map(Rc::from),
+        local_service: local.map(Rc::from),
+        remote_service: remote.map(Rc::from),
+        level,
+    };
+    let rules = [
+        ("everything", rule(None, None, None, 2.0)),
+        ("remote", rule(None, None, Some("Kitchen"), 3.0)),
+        ("local", rule(None, Some("Counter"), None, 4.0)),
+        ("contract", rule(Some("Ordering"), None, None, 6.0)),
+        ("exact", rule(Some("Ordering"), Some("Kitchen"), Some("Counter"), 9.0)),
+    ];
+    let priorities = rules.into_iter().map(|(name, rule)| (name.to_owned(), rule)).collect();
+    shop.broker.define(Definitions { priorities, ..Definitions::default() }).await.expect("the rules are right");
+    let dialog = shop.order("m1").await;
+    assert_eq!(shop.info(&dialog.initiator).await.map(|end| end.priority), Some(6), "the contract counts most");
+    assert_eq!(shop.info(&dialog.target).await.map(|end| end.priority), Some(9), "each end is rated by itself");
+    let other = shop.broker.begin_dialog(BeginDialog { contract: None, ..to_kitchen() }).await.expect("the dialog begins");
+    assert_eq!(shop.info(&other.handle).await.map(|end| end.priority), Some(4), "then the local service");
+    let other = shop.broker.begin_dialog(BeginDialog { contract: None, ..dialog_of("Front", "Kitchen") }).await.expect("the dialog begins");
+    assert_eq!(shop.info(&other.handle).await.map(|end| end.priority), Some(3), "then the remote one");
+}
+
+async fn b94_a_priority_rule_added_later_leaves_dialogs_alone(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let rule = PriorityRule { contract: None, local_service: None, remote_service: None, level: 10.0 };
+    let definitions = Definitions { priorities: vec![("all".into(), rule)], queues: vec![("counter".into(), QueueOptions::default())], ..Definitions::default() };
+    shop.broker.define(definitions).await.expect("the rule is right");
+    shop.send(&dialog.initiator, "Order", "m2").await;
+    assert_eq!(shop.info(&dialog.target).await.map(|end| end.priority), Some(5));
+    let later = shop.order("m3").await;
+    assert_eq!(shop.info(&later.target).await.map(|end| end.priority), Some(10));
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m3"], "b93: the higher priority first");
 }

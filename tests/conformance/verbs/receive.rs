@@ -1,0 +1,193 @@
+//! RECEIVE.
+
+use pocket_broker::definitions::{Definitions, PriorityRule, Status};
+use pocket_broker::error::ErrorCode;
+use pocket_broker::{ReceiveOptions, RowFilter};
+
+use super::super::support::shop::{Shop, dialog_of, refused, show_all, top_of};
+
+mount! {
+    b29_rows_are_of_one_group,
+    b32_an_empty_queue_gives_nothing,
+    b36_a_queue_that_is_off_refuses,
+    b37_an_unknown_handle_or_group_is_refused,
+    b38_a_handle_gives_its_conversation_only,
+    b40_rows_show_status_0_and_are_gone,
+    b41_an_error_comes_before_the_rest,
+    b42_an_end_dialog_comes_last,
+    b43_after_an_error_the_rest_can_be_received,
+    b93_the_higher_priority_first,
+    d17_who_has_waited_longest_comes_first,
+    d17_after_a_part_the_turn_is_another_ones,
+    receiving_in_parts_misses_nothing,
+    what_is_ready_at_many_conversations_is_found,
+    top_is_a_whole_number_from_one,
+}
+
+async fn b32_an_empty_queue_gives_nothing(shop: &Shop) {
+    assert_eq!(shop.receive("kitchen").await, [""; 0]);
+    shop.begin().await;
+    assert_eq!(shop.receive("counter").await, [""; 0]);
+    let error = refused(shop.broker.receive("nothing", ReceiveOptions::default(), None).await, ErrorCode::QueueNotFound);
+    assert!(error.to_string().contains("nothing"), "{error}");
+}
+
+async fn b40_rows_show_status_0_and_are_gone(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let rows = shop.broker.receive("kitchen", ReceiveOptions::default(), None).await.expect("the queue is on");
+    let message = rows[0].messages().remove(0);
+    assert_eq!((message.status.number(), &message.conversation_handle, &message.conversation_id), (0, &dialog.target, &dialog.id));
+    assert_eq!(show_all(&rows), ["0 Order 0 m1"]);
+    assert_eq!(shop.rows("kitchen").await, [""; 0], "b54: retention is off");
+    assert_eq!(shop.receive("kitchen").await, [""; 0]);
+    assert_eq!(shop.queue("kitchen").await.ready, 0);
+}
+
+async fn b29_rows_are_of_one_group(shop: &Shop) {
+    for number in 0..3 {
+        let dialog = shop.order(&format!("a{number}")).await;
+        shop.send(&dialog.initiator, "Note", &format!("b{number}")).await;
+    }
+    assert_eq!(shop.receive_top("kitchen", 100).await, ["0 Order 0 a0", "0 Note 1 b0"]);
+    assert_eq!(shop.receive_top("kitchen", 1).await, ["0 Order 0 a1"]);
+}
+
+async fn receiving_in_parts_misses_nothing(shop: &Shop) {
+    let dialog = shop.order("first").await;
+    shop.send_many(&dialog.initiator, "Note", 0..700).await;
+    shop.send_many(&dialog.initiator, "Note", 700..1000).await;
+    let mut received = Vec::new();
+    for top in [1, 2, 255, 1, 256, 257, 300, 5] {
+        received.extend(shop.receive_top("kitchen", top).await);
+    }
+    assert_eq!(received.len(), 1001);
+    assert!(received[1..].iter().enumerate().all(|(index, row)| *row == format!("0 Note {} {index}", index + 1)));
+    assert_eq!(shop.rows("kitchen").await, [""; 0]);
+}
+
+async fn b38_a_handle_gives_its_conversation_only(shop: &Shop) {
+    let (first, second) = (shop.order("a").await, shop.order("b").await);
+    assert_eq!(shop.receive_from("kitchen", &second.target).await, ["0 Order 0 b"]);
+    assert_eq!(shop.receive_from("kitchen", &second.target).await, [""; 0]);
+    assert_eq!(shop.receive_from("", &first.target).await, ["0 Order 0 a"], "without a queue: the conversation's own");
+}
+
+async fn b37_an_unknown_handle_or_group_is_refused(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let of = |handle: &str| ReceiveOptions { conversation: Some(handle.into()), ..ReceiveOptions::default() };
+    for (queue, handle) in [("kitchen", "x"), ("kitchen", &*dialog.initiator), ("counter", &*dialog.target), ("", "x")] {
+        let error = refused(shop.broker.receive(queue, of(handle), None).await, ErrorCode::ConversationNotFound);
+        assert_eq!(error.number(), Some(8426));
+    }
+    let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
+    let of = |group: &str| ReceiveOptions { group: Some(group.into()), ..ReceiveOptions::default() };
+    for (queue, group) in [("kitchen", "x"), ("counter", &*group), ("kitchen", &*dialog.target)] {
+        let error = refused(shop.broker.receive(queue, of(group), None).await, ErrorCode::GroupNotFound);
+        assert_eq!(error.number(), Some(8436));
+    }
+    let both = ReceiveOptions { conversation: Some(dialog.target), group: Some(group), top: None };
+    refused(shop.broker.receive("kitchen", both, None).await, ErrorCode::InvalidArgument);
+}
+
+async fn top_is_a_whole_number_from_one(shop: &Shop) {
+    shop.order("m1").await;
+    for top in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY] {
+        let options = ReceiveOptions { top: Some(top), ..ReceiveOptions::default() };
+        refused(shop.broker.receive("kitchen", options, None).await, ErrorCode::InvalidArgument);
+    }
+    assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"]);
+}
+
+async fn b36_a_queue_that_is_off_refuses(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.switch("kitchen", Status::Off).await;
+    let error = refused(shop.broker.receive("kitchen", top_of(1), None).await, ErrorCode::QueueDisabled);
+    assert_eq!(error.number(), Some(9617));
+    let options = ReceiveOptions { conversation: Some(dialog.target), ..ReceiveOptions::default() };
+    refused(shop.broker.receive("kitchen", options, None).await, ErrorCode::QueueDisabled);
+    assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"]);
+    shop.switch("kitchen", Status::On).await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1"]);
+}
+
+async fn b41_an_error_comes_before_the_rest(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.send(&dialog.initiator, "Note", "m2").await;
+    shop.fail(&dialog.initiator).await;
+    assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1", "1 Note 1 m2", "1 Error 2 42"], "in queuing order");
+    assert_eq!(shop.receive("kitchen").await, ["0 Error 2 42", "0 Order 0 m1", "0 Note 1 m2"]);
+}
+
+async fn b43_after_an_error_the_rest_can_be_received(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.send(&dialog.initiator, "Note", "m2").await;
+    assert_eq!(shop.receive_top("kitchen", 1).await, ["0 Order 0 m1"]);
+    shop.fail(&dialog.initiator).await;
+    assert_eq!(shop.receive_top("kitchen", 1).await, ["0 Error 2 42"]);
+    assert_eq!(shop.state(&dialog.target).await, "ER");
+    assert_eq!(shop.receive("kitchen").await, ["0 Note 1 m2"]);
+    assert_eq!(shop.end(&dialog.target).await.discarded, 0);
+}
+
+async fn b42_an_end_dialog_comes_last(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.send(&dialog.initiator, "Note", "m2").await;
+    shop.end(&dialog.initiator).await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1", "0 Note 1 m2", "0 EndDialog 2"]);
+}
+
+async fn b93_the_higher_priority_first(shop: &Shop) {
+    let rule = PriorityRule { contract: None, local_service: Some("Kitchen".into()), remote_service: Some("Front".into()), level: 10.0 };
+    shop.broker.define(Definitions { priorities: vec![("front".into(), rule)], ..Definitions::default() }).await.expect("the rule is right");
+    shop.order("low").await;
+    let high = shop.broker.begin_dialog(dialog_of("Front", "Kitchen")).await.expect("the dialog begins");
+    shop.send(&high.handle, "Order", "high").await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 high"]);
+    shop.send(&high.handle, "Note", "again").await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Note 1 again"], "there is no protection from starvation");
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 low"]);
+}
+
+async fn d17_who_has_waited_longest_comes_first(shop: &Shop) {
+    let (first, second) = (shop.order("a1").await, shop.order("b1").await);
+    shop.send(&second.initiator, "Note", "b2").await;
+    shop.send(&first.initiator, "Note", "a2").await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a1", "0 Note 1 a2"]);
+    shop.send(&first.initiator, "Note", "a3").await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b1", "0 Note 1 b2"]);
+    assert_eq!(shop.receive("kitchen").await, ["0 Note 2 a3"]);
+}
+
+async fn d17_after_a_part_the_turn_is_another_ones(shop: &Shop) {
+    let (first, second) = (shop.order("a0").await, shop.order("b0").await);
+    for number in 1..4 {
+        shop.send(&first.initiator, "Note", &format!("a{number}")).await;
+        shop.send(&second.initiator, "Note", &format!("b{number}")).await;
+    }
+    let mut received = Vec::new();
+    for _ in 0..8 {
+        received.extend(shop.receive_top("kitchen", 1).await);
+    }
+    let bodies: Vec<&str> = received.iter().map(|row| &row[row.len() - 2..]).collect();
+    assert_eq!(bodies, ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"], "the oldest unread row decides, not the oldest there ever was");
+}
+
+async fn what_is_ready_at_many_conversations_is_found(shop: &Shop) {
+    let mut dialogs = Vec::new();
+    for number in 0..40 {
+        dialogs.push(shop.order(&number.to_string()).await);
+    }
+    // The turns of more than a page, some of them held by a transaction.
+    let transaction = shop.broker.begin().expect("the broker is open");
+    for number in 0..20 {
+        let rows = transaction.receive("kitchen", ReceiveOptions::default()).await.expect("the queue is on");
+        assert_eq!(show_all(&rows), [format!("0 Order 0 {number}")]);
+    }
+    for number in 20..40 {
+        assert_eq!(shop.receive("kitchen").await, [format!("0 Order 0 {number}")]);
+    }
+    assert_eq!(shop.receive("kitchen").await, [""; 0]);
+    transaction.rollback();
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 0"]);
+    assert_eq!(shop.messages("kitchen", RowFilter::default()).await.len(), 19);
+}
