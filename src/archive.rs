@@ -34,7 +34,12 @@ pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role,
     let mut fresh = Vec::new();
     work.claim_orders()?;
     for index in 0..work.changes.pending.len() {
-        let rows = work.changes.pending.get(index).filter(|pending| pending.side == id).map_or(0, |pending| count(pending.rows.len()));
+        let rows = work
+            .changes
+            .pending
+            .get(index)
+            .filter(|pending| pending.side == id)
+            .map_or(0, |pending| count(pending.rows.len()));
         let order = if rows > 0 { work.orders(side.service, rows)? } else { continue };
         for (run, large) in work.changes.pending.get(index).map(|pending| pending.runs(order)).unwrap_or_default() {
             fresh.extend(large.into_iter().map(|(number, body)| ((run.class, number), body)));
@@ -66,7 +71,8 @@ pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role,
 
 /// The bodies with records of their own, by class and number.
 fn large_bodies(work: &mut Work<'_>, runs: &[Run]) -> Outcome<Vec<((Class, u64), Value)>> {
-    let places = runs.iter().flat_map(|run| run.large_between(0, run.count).map(move |index| (run, run.first() + count(index))));
+    let places =
+        runs.iter().flat_map(|run| run.large_between(0, run.count).map(move |index| (run, run.first() + count(index))));
     let mut bodies = Vec::new();
     let mut is_missing = false;
     for (run, number) in places {
@@ -99,7 +105,15 @@ fn archived(owner: &Owner, queue: &str, key: [f64; 4], run: &Run, from: usize, r
     let mut record = vec![Value::from(1u32)];
     record.extend(key.map(Value::from));
     record.extend([Value::from(rows.status.number()), Value::from(owner.priority)]);
-    let texts = [queue, &*owner.group_id, &*owner.handle, &*owner.conversation_id, &*owner.service, &*owner.far_service, &*owner.contract];
+    let texts = [
+        queue,
+        &*owner.group_id,
+        &*owner.handle,
+        &*owner.conversation_id,
+        &*owner.service,
+        &*owner.far_service,
+        &*owner.contract,
+    ];
     record.extend(texts.map(Value::from));
     record.push(copy.record());
     Value::list(record)

@@ -1,6 +1,5 @@
 //! What arrives at a side: messages in sequence, EndDialog, Error. And what waits outside while a queue is off.
 
-
 use crate::body::{Body, Value};
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Held, State, System, SystemRow};
@@ -12,7 +11,13 @@ use crate::work::{Outcome, Work};
 
 /// Puts rows behind those that the side has. While its queue is off they lie in place but are not in the queue: the transmission queue shows
 /// them. `ends`: the last of them is an EndDialog.
-pub(crate) fn arrive(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, rows: Vec<Row>, ends: bool) -> Outcome<()> {
+pub(crate) fn arrive(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    rows: Vec<Row>,
+    ends: bool,
+) -> Outcome<()> {
     let id = conversation.id_of(role);
     let Some(service) = conversation.side(role).map(|side| side.service) else { return Ok(()) };
     let queue = work.queue_of(service)?;
@@ -38,7 +43,13 @@ pub(crate) fn arrive(work: &mut Work<'_>, conversation: &mut Conversation, role:
 }
 
 /// An Error of the far application or of the broker: read before the messages, whatever its number. The endpoint is in state ER from then on.
-pub(crate) fn fail(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, code: i32, description: &str) -> Outcome<()> {
+pub(crate) fn fail(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    code: i32,
+    description: &str,
+) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Ok(()) };
     work.queue_of(side.service)?;
     if side.system.iter().any(|row| row.kind == System::Error && row.held) {
@@ -53,10 +64,22 @@ pub(crate) fn fail(work: &mut Work<'_>, conversation: &mut Conversation, role: R
 /// The row of an Error.
 pub(crate) fn error_row(work: &Work<'_>, code: i32, description: &str) -> Row {
     let body = Value::object(vec![("code", Value::from(f64::from(code))), ("description", Value::from(description))]);
-    Row { message_type: system::ERROR.into(), id: work.core.host.ids.uuid(), time: work.now, headers: Value::undefined(), body: Body::small(body) }
+    Row {
+        message_type: system::ERROR.into(),
+        id: work.core.host.ids.uuid(),
+        time: work.now,
+        headers: Value::undefined(),
+        body: Body::small(body),
+    }
 }
 
-pub(crate) fn arrive_error(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, row: Row, sequence: u64) -> Outcome<()> {
+pub(crate) fn arrive_error(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    row: Row,
+    sequence: u64,
+) -> Outcome<()> {
     let id = conversation.id_of(role);
     let Some(service) = conversation.side(role).map(|side| side.service) else { return Ok(()) };
     let queue = work.queue_of(service)?;
@@ -74,7 +97,15 @@ pub(crate) fn arrive_error(work: &mut Work<'_>, conversation: &mut Conversation,
         work.changes.notice.enqueue(&queue.name);
         change_state(work, conversation, role, State::Error)?;
     }
-    work.append(Pending { side: id, class: Class::System, service, is_visible: true, first: number, sequence, rows: vec![row] });
+    work.append(Pending {
+        side: id,
+        class: Class::System,
+        service,
+        is_visible: true,
+        first: number,
+        sequence,
+        rows: vec![row],
+    });
     Ok(())
 }
 
@@ -93,8 +124,7 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
     work.count(service, |counters| {
         counters.held = counters.held.saturating_sub(released);
         counters.ready += released;
-    })
-    ?;
+    })?;
     work.changes.notice.enqueue(&queue.name);
     work.changes.notice.transmission = true;
     if fails {
@@ -107,7 +137,9 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
 
 /// An endpoint in state DO goes when nothing of it waits outside any more.
 pub(crate) fn finish_outbound(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Outcome<()> {
-    let Some(side) = conversation.side(role).filter(|side| side.state == State::DisconnectedOutbound) else { return Ok(()) };
+    let Some(side) = conversation.side(role).filter(|side| side.state == State::DisconnectedOutbound) else {
+        return Ok(());
+    };
     let service = side.service;
     membership::leave(work, conversation, role)?;
     work.move_state(conversation, role, service, Some(State::DisconnectedOutbound), None)?;

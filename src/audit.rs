@@ -89,12 +89,11 @@ impl Audit {
             }
         }
         for key in keys(tx, StoreName::Meta).await? {
-            if let Key::List(parts) = &key {
-                if let [Key::Text(name), Key::Number(side)] = parts.as_slice() {
-                    if &**name == "sweep" {
-                        audit.swept.insert(SideId::from_number(side.to_u64().unwrap_or(0)));
-                    }
-                }
+            if let Key::List(parts) = &key
+                && let [Key::Text(name), Key::Number(side)] = parts.as_slice()
+                && &**name == "sweep"
+            {
+                audit.swept.insert(SideId::from_number(side.to_u64().unwrap_or(0)));
             }
         }
         Ok(audit)
@@ -112,7 +111,11 @@ impl Audit {
         }
         self.check_orphans(&conversations);
         self.check_counters(&expected.counters);
-        let stored = [("turn", &self.turns, &expected.turns), ("member", &self.members, &expected.members), ("due row", &self.due, &expected.due)];
+        let stored = [
+            ("turn", &self.turns, &expected.turns),
+            ("member", &self.members, &expected.members),
+            ("due row", &self.due, &expected.due),
+        ];
         let mut found = Vec::new();
         for (what, stored, expected) in stored {
             found.extend(stored.difference(expected).map(|key| format!("{what} {key:?}: no conversation names it")));
@@ -152,9 +155,20 @@ impl Audit {
         let waits = side.outgoing.as_ref().is_some_and(|outgoing| outgoing.acknowledged < side.next_send);
         let problem = match side.state {
             State::StartedOutbound if side.next_send > 0 || conversation.local.is_some() => "it has sent something",
-            State::DisconnectedOutbound if conversation.local == Some(true) && far.is_none_or(|far| far.held_count() == 0) => "nothing of it waits outside",
-            State::DisconnectedOutbound if conversation.local == Some(false) && !waits => "nothing of it is to be transmitted",
-            State::Conversing if far.is_some_and(|far| far.state == State::DisconnectedOutbound && far.outgoing.is_none()) && side.held_count() == 0 => "the far side has ended",
+            State::DisconnectedOutbound
+                if conversation.local == Some(true) && far.is_none_or(|far| far.held_count() == 0) =>
+            {
+                "nothing of it waits outside"
+            }
+            State::DisconnectedOutbound if conversation.local == Some(false) && !waits => {
+                "nothing of it is to be transmitted"
+            }
+            State::Conversing
+                if far.is_some_and(|far| far.state == State::DisconnectedOutbound && far.outgoing.is_none())
+                    && side.held_count() == 0 =>
+            {
+                "the far side has ended"
+            }
             State::StartedInbound | State::Closed => "this build never gets there",
             _ => return,
         };
@@ -163,8 +177,11 @@ impl Audit {
 
     /// Runs and bodies of sides that are gone.
     fn check_orphans(&mut self, conversations: &BTreeMap<u64, Conversation>) {
-        let is_there = |side: &SideId| conversations.get(&side.conversation).is_some_and(|conversation| conversation.side(side.role).is_some());
-        let gone: Vec<SideId> = self.runs.keys().filter(|side| !is_there(side) && !self.swept.contains(side)).copied().collect();
+        let is_there = |side: &SideId| {
+            conversations.get(&side.conversation).is_some_and(|conversation| conversation.side(side.role).is_some())
+        };
+        let gone: Vec<SideId> =
+            self.runs.keys().filter(|side| !is_there(side) && !self.swept.contains(side)).copied().collect();
         gone.iter().for_each(|side| self.find("runs", side, "the side is gone and not listed for the sweep"));
         let swept: Vec<SideId> = self.swept.iter().filter(|side| is_there(side)).copied().collect();
         swept.iter().for_each(|side| self.find("sweep", side, "the side is there"));
@@ -176,13 +193,20 @@ impl Audit {
         let mut found = Vec::new();
         for queue in self.queues.values() {
             if queue.stamp != stamp {
-                found.push(format!("queue {}: its stamp is {} and that of the definitions {stamp}", queue.number, queue.stamp));
+                found.push(format!(
+                    "queue {}: its stamp is {} and that of the definitions {stamp}",
+                    queue.number, queue.stamp
+                ));
             }
             for (service, counters) in queue.services.iter() {
                 let expected = expected.get(service).cloned().unwrap_or_default();
-                let is_here = self.catalog.queue_of(*service).is_some_and(|definition| definition.number == queue.number);
+                let is_here =
+                    self.catalog.queue_of(*service).is_some_and(|definition| definition.number == queue.number);
                 if *counters != expected || (!is_here && expected != Counters::default()) {
-                    found.push(format!("counters of service {service} in queue {}: {counters:?}, and a recount gives {expected:?}", queue.number));
+                    found.push(format!(
+                        "counters of service {service} in queue {}: {counters:?}, and a recount gives {expected:?}",
+                        queue.number
+                    ));
                 }
             }
         }
@@ -210,7 +234,15 @@ impl Expected {
         let queue = catalog.queue_of(side.service).map_or(0, |queue| queue.number);
         if let Some(order) = side.turn {
             let group = conversation.group(id.role);
-            let turn = Turn { queue, priority: side.priority, order, side: id, service: side.service, group, is_shared: side.group.is_some() };
+            let turn = Turn {
+                queue,
+                priority: side.priority,
+                order,
+                side: id,
+                service: side.service,
+                group,
+                is_shared: side.group.is_some(),
+            };
             self.turns.extend([Some(turn.key()), turn.twin_key()].into_iter().flatten());
         }
         self.turns.extend(side.held_turn.map(|order| HeldTurn { queue, order, side: id }.key()));

@@ -14,7 +14,10 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::ids::text;
 use crate::rows::Rows;
 use crate::transaction::Transaction;
-use crate::verbs::{Answer, BeginDialog, Begun, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb};
+use crate::verbs::{
+    Answer, BeginDialog, Begun, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
+    Verb,
+};
 use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 use crate::work::{Outcome, Purpose, Stop};
 
@@ -54,7 +57,13 @@ impl Broker {
     }
 
     fn on(core: Rc<Core>) -> Self {
-        Self { core, lock_timeout: LOCK_TIMEOUT, closed: Cell::new(false), listeners: RefCell::default(), transactions: RefCell::default() }
+        Self {
+            core,
+            lock_timeout: LOCK_TIMEOUT,
+            closed: Cell::new(false),
+            listeners: RefCell::default(),
+            transactions: RefCell::default(),
+        }
     }
 
     /// The same with another time to wait for a group that another holds, in milliseconds.
@@ -115,7 +124,12 @@ impl Broker {
     /// # Errors
     /// `ConversationNotFound`, `InvalidState`, `MessageTypeNotFound`, `NotInContract`, `WrongDirection`, `QueueDisabled` (own queue off and
     /// retention on), `NotCloneable`, `MessageTooLarge`, `QuotaExceeded`.
-    pub async fn send(&self, to: Vec<Rc<str>>, messages: Vec<OutgoingMessage>, cancelled: Option<Cancelled>) -> Result<()> {
+    pub async fn send(
+        &self,
+        to: Vec<Rc<str>>,
+        messages: Vec<OutgoingMessage>,
+        cancelled: Option<Cancelled>,
+    ) -> Result<()> {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
@@ -126,7 +140,12 @@ impl Broker {
     ///
     /// # Errors
     /// `QueueNotFound`, `QueueDisabled`, `ConversationNotFound`, `GroupNotFound`, `InvalidArgument`.
-    pub async fn receive(&self, queue: &str, options: ReceiveOptions, cancelled: Option<Cancelled>) -> Result<Vec<Rows>> {
+    pub async fn receive(
+        &self,
+        queue: &str,
+        options: ReceiveOptions,
+        cancelled: Option<Cancelled>,
+    ) -> Result<Vec<Rows>> {
         match self.call(Call::Verb(Verb::Receive(queue.into(), options)), cancelled).await? {
             Answer::Received(rows, _) => Ok(rows),
             _ => Err(unexpected()),
@@ -193,7 +212,13 @@ impl Broker {
     ///
     /// # Errors
     /// `QueueNotFound`, `InvalidArgument`.
-    pub async fn select(&self, queue: &str, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
+    pub async fn select(
+        &self,
+        queue: &str,
+        filter: &RowFilter,
+        position: Option<&[f64]>,
+        extent: Extent,
+    ) -> Result<Page<Rows>> {
         match self.see(&View::Select(queue.into(), filter.clone()), position, extent).await? {
             Seen::Rows(page) => Ok(page),
             _ => Err(unexpected()),
@@ -226,7 +251,12 @@ impl Broker {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn conversations(&self, filter: &EndpointFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Endpoint>> {
+    pub async fn conversations(
+        &self,
+        filter: &EndpointFilter,
+        position: Option<&[f64]>,
+        extent: Extent,
+    ) -> Result<Page<Endpoint>> {
         match self.see(&View::Conversations(filter.clone()), position, extent).await? {
             Seen::Endpoints(page) => Ok(page),
             _ => Err(unexpected()),
@@ -332,7 +362,12 @@ impl Call {
             Self::Begin(options) => {
                 options.check()?;
                 let number = core.conversation_number().await?;
-                Ok(Verb::BeginDialog(Begun { options, number, bits: core.host.ids.bits(), id: text(core.host.ids.uuid()) }))
+                Ok(Verb::BeginDialog(Begun {
+                    options,
+                    number,
+                    bits: core.host.ids.bits(),
+                    id: text(core.host.ids.uuid()),
+                }))
             }
             Self::Verb(verb) => verb.check().map(|()| verb),
         }
@@ -340,7 +375,11 @@ impl Call {
 }
 
 /// Runs a verb; when it finds its group held, waits for a release and runs it again, at most until the time is over.
-pub(crate) async fn wait_for_group<T>(core: &Core, timeout: f64, mut attempt: impl AsyncFnMut() -> Outcome<T>) -> Result<T> {
+pub(crate) async fn wait_for_group<T>(
+    core: &Core,
+    timeout: f64,
+    mut attempt: impl AsyncFnMut() -> Outcome<T>,
+) -> Result<T> {
     let mut deadline = None;
     loop {
         let releases = core.locks.releases();
@@ -363,5 +402,8 @@ pub(crate) async fn wait_for_group<T>(core: &Core, timeout: f64, mut attempt: im
 
 /// A verb answered with something that is not its answer: can't be, and says so instead of panicking.
 pub(crate) fn unexpected() -> Error {
-    Error::new(ErrorCode::Terminated, "The broker gave an answer that does not belong to the call. Reload the page, and please report it.")
+    Error::new(
+        ErrorCode::Terminated,
+        "The broker gave an answer that does not belong to the call. Reload the page, and please report it.",
+    )
 }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::map::Map;
 use crate::ids::SideId;
+use crate::map::Map;
 use crate::message::Run;
 use crate::turn::Turn;
 
@@ -39,7 +39,10 @@ impl Runs {
 
 /// The first turns of each queue. The queue's record says with a number whether they are still the first.
 #[derive(Debug, Default)]
-pub(crate) struct Heads(RefCell<Map<u32, (u64, Rc<Vec<Turn>>)>>);
+pub(crate) struct Heads(RefCell<Map<u32, Head>>);
+
+/// The first turns of one queue, and as of which number.
+type Head = (u64, Rc<Vec<Turn>>);
 
 impl Heads {
     /// The turns of a queue as of `version`.

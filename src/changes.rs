@@ -72,9 +72,17 @@ pub(crate) struct Changes {
 /// How to take one effect back.
 #[derive(Debug)]
 enum Undo {
-    Conversation { number: u64, current: Option<Box<Conversation>>, dirty: bool },
+    Conversation {
+        number: u64,
+        current: Option<Box<Conversation>>,
+        dirty: bool,
+    },
     NewConversation(u64),
-    Queue { number: u32, current: Option<Queue>, dirty: bool },
+    Queue {
+        number: u32,
+        current: Option<Queue>,
+        dirty: bool,
+    },
     /// So many rows were pending at this place.
     Rows(usize, usize),
     /// These rows were pending at this place.
@@ -171,7 +179,8 @@ impl Changes {
     pub(crate) fn change_queue(&mut self, number: u32, change: impl FnOnce(&mut Queue)) {
         self.effects += 1;
         if let Some(cached) = self.queues.get_mut(&number) {
-            let is_noted = self.undo.iter().any(|undo| matches!(undo, Undo::Queue { number: noted, .. } if *noted == number));
+            let is_noted =
+                self.undo.iter().any(|undo| matches!(undo, Undo::Queue { number: noted, .. } if *noted == number));
             if !is_noted {
                 self.undo.push(Undo::Queue { number, current: cached.current.clone(), dirty: cached.dirty });
             }
@@ -188,7 +197,12 @@ impl Changes {
             let same = pending.is_visible == added.is_visible && added.class != Class::System;
             same && pending.first + count(pending.rows.len()) == added.first
         };
-        let last = self.pending.iter_mut().enumerate().rev().find(|(_, pending)| pending.side == added.side && pending.class == added.class);
+        let last = self
+            .pending
+            .iter_mut()
+            .enumerate()
+            .rev()
+            .find(|(_, pending)| pending.side == added.side && pending.class == added.class);
         match last.filter(|(_, pending)| follows(pending)) {
             Some((index, pending)) => {
                 self.undo.push(Undo::Rows(index, pending.rows.len()));

@@ -14,9 +14,9 @@ use futures_util::FutureExt;
 
 use crate::changes::Changes;
 use crate::core::Core;
-use crate::error::{Error, ErrorCode, Result};
 use crate::definitions::Catalog;
 use crate::driver::Driver;
+use crate::error::{Error, ErrorCode, Result};
 use crate::notice::Notice;
 use crate::reads::Reads;
 use crate::store::{Mode, StoreName, Tx, transact};
@@ -67,7 +67,12 @@ impl fmt::Debug for GroupCommit {
 
 impl Core {
     /// Runs a verb with the others that wait and resolves after the commit.
-    pub(crate) fn commit(self: &Rc<Self>, verb: Rc<Verb>, purpose: Purpose, cancelled: Option<Cancelled>) -> impl Future<Output = Outcome<Answer>> + use<> {
+    pub(crate) fn commit(
+        self: &Rc<Self>,
+        verb: Rc<Verb>,
+        purpose: Purpose,
+        cancelled: Option<Cancelled>,
+    ) -> impl Future<Output = Outcome<Answer>> + use<> {
         let (answer, outcome) = oneshot::channel();
         self.commits.waiting.borrow_mut().push_back(Command { verb, purpose, cancelled, answer });
         if !self.commits.running.replace(true) {
@@ -129,7 +134,8 @@ impl Core {
     /// One storage transaction for all of them, begun again when the definitions turn out to be old. Gives an outcome for as many as fit.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
         let mut retried = false;
-        let scope: &[StoreName] = if batch.iter().all(|command| command.verb.is_plain()) { &PLAIN } else { &StoreName::ALL };
+        let scope: &[StoreName] =
+            if batch.iter().all(|command| command.verb.is_plain()) { &PLAIN } else { &StoreName::ALL };
         for _ in 0..RELOADS {
             let attempt = transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
             match attempt.await {
@@ -148,7 +154,11 @@ impl Core {
         Err(Stop::Stale.into())
     }
 
-    async fn run_all(self: &Rc<Self>, tx: &Tx, batch: &[Command]) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
+    async fn run_all(
+        self: &Rc<Self>,
+        tx: &Tx,
+        batch: &[Command],
+    ) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
         self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         for command in batch {

@@ -81,7 +81,8 @@ impl Core {
     pub(crate) async fn open(host: Host) -> Result<Rc<Self>> {
         let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues];
         let ids = Rc::clone(&host.ids);
-        let (instance_id, catalog) = transact(&*host.store, &scope, Mode::ReadWrite, async |tx| definitions::birth(tx, &*ids).await).await?;
+        let (instance_id, catalog) =
+            transact(&*host.store, &scope, Mode::ReadWrite, async |tx| definitions::birth(tx, &*ids).await).await?;
         let core = Self {
             host,
             instance_id,
@@ -139,7 +140,8 @@ impl Core {
     /// Reads the definitions again.
     pub(crate) async fn reload_catalog(&self) -> Result<()> {
         let scope = [StoreName::Definitions, StoreName::Queues];
-        let catalog = transact(&*self.host.store, &scope, Mode::ReadOnly, async |tx| definitions::load(tx).await).await?;
+        let catalog =
+            transact(&*self.host.store, &scope, Mode::ReadOnly, async |tx| definitions::load(tx).await).await?;
         self.keep_catalog(Rc::new(catalog));
         Ok(())
     }
@@ -152,7 +154,10 @@ impl Core {
                 self.conversations.set((next + 1, end));
                 return Ok(next);
             }
-            let claimed = transact(&*self.host.store, &[StoreName::Meta], Mode::ReadWrite, async |tx| claim(tx, Number::Conversation, CONVERSATIONS).await).await?;
+            let claimed = transact(&*self.host.store, &[StoreName::Meta], Mode::ReadWrite, async |tx| {
+                claim(tx, Number::Conversation, CONVERSATIONS).await
+            })
+            .await?;
             // Another BEGIN may have claimed a block meanwhile: one of the two goes unused.
             self.conversations.set((claimed, claimed + CONVERSATIONS));
         }

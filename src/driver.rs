@@ -27,7 +27,14 @@ impl Driver<'_> {
         loop {
             let mark = self.changes.mark();
             let catalog = Rc::clone(&self.catalog);
-            let mut work = Work { core: self.core, catalog, now: self.core.host.clock.now(), purpose, reads: &mut *self.reads, changes: &mut *self.changes };
+            let mut work = Work {
+                core: self.core,
+                catalog,
+                now: self.core.host.clock.now(),
+                purpose,
+                reads: &mut *self.reads,
+                changes: &mut *self.changes,
+            };
             let outcome = verb(&mut work);
             let catalog = work.catalog;
             match outcome {

@@ -145,7 +145,9 @@ impl Error {
     pub fn corrupt(store: &str, key: &Key, problem: &str) -> Self {
         Self::new(
             ErrorCode::StorageCorrupt,
-            format!("A record of the object store \"{store}\" can't be read ({problem}). Key: {key}. It was left as it is."),
+            format!(
+                "A record of the object store \"{store}\" can't be read ({problem}). Key: {key}. It was left as it is."
+            ),
         )
         .with("store", store)
         .with("key", key.to_value())
@@ -216,13 +218,18 @@ impl Error {
     pub fn is_storage(&self) -> bool {
         matches!(
             self.0.code,
-            ErrorCode::StorageUnavailable | ErrorCode::StorageLost | ErrorCode::UpgradeBlocked | ErrorCode::VersionTooNew | ErrorCode::Closed
+            ErrorCode::StorageUnavailable
+                | ErrorCode::StorageLost
+                | ErrorCode::UpgradeBlocked
+                | ErrorCode::VersionTooNew
+                | ErrorCode::Closed
         )
     }
 
     /// Whether it is the storage's fault, certainly nothing was written, and the next attempt may do better.
     pub(crate) fn is_rolled_back(&self) -> bool {
-        matches!(self.0.code, ErrorCode::StorageUnavailable | ErrorCode::StorageLost) && !self.0.details.iter().any(|(name, _)| *name == "outcome")
+        matches!(self.0.code, ErrorCode::StorageUnavailable | ErrorCode::StorageLost)
+            && !self.0.details.iter().any(|(name, _)| *name == "outcome")
     }
 }
 

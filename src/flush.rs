@@ -18,7 +18,8 @@ impl Work<'_> {
     pub(crate) fn flush(&mut self) -> Outcome<()> {
         self.claim_orders()?;
         let arrivals = self.flush_rows()?;
-        let numbers: Vec<u64> = self.changes.conversations.iter().filter(|(_, cached)| cached.dirty).map(|(number, _)| *number).collect();
+        let numbers: Vec<u64> =
+            self.changes.conversations.iter().filter(|(_, cached)| cached.dirty).map(|(number, _)| *number).collect();
         for number in numbers {
             for role in [Role::Initiator, Role::Target] {
                 self.reconcile(SideId { conversation: number, role }, &arrivals);
@@ -28,12 +29,13 @@ impl Work<'_> {
             let key = Key::from(float(number));
             let write = match &cached.current {
                 Some(conversation) => Some(Change::Put(StoreName::Conversations, key, conversation.record())),
-                None => cached.stored.is_some().then(|| Change::Delete(StoreName::Conversations, key)),
+                None => cached.stored.is_some().then_some(Change::Delete(StoreName::Conversations, key)),
             };
             self.changes.writes.extend(write);
         }
         let changed = self.changes.queues.iter().filter(|(_, cached)| cached.dirty);
-        let records = changed.filter_map(|(number, cached)| cached.current.as_ref().map(|queue| (Key::from(*number), queue.record())));
+        let records = changed
+            .filter_map(|(number, cached)| cached.current.as_ref().map(|queue| (Key::from(*number), queue.record())));
         self.changes.writes.extend(records.map(|(key, record)| Change::Put(StoreName::Queues, key, record)));
         Ok(())
     }
@@ -42,7 +44,8 @@ impl Work<'_> {
     pub(crate) fn claim_orders(&mut self) -> Outcome<()> {
         let mut wanted: Map<u32, u64> = Map::default();
         for index in 0..self.changes.pending.len() {
-            let pending = self.changes.pending.get(index).map(|pending| (pending.service, message::count(pending.rows.len())));
+            let pending =
+                self.changes.pending.get(index).map(|pending| (pending.service, message::count(pending.rows.len())));
             if let Some((service, rows)) = pending {
                 wanted.update(self.queue_of(service)?.number, |count| *count += rows);
             }
@@ -70,7 +73,8 @@ impl Work<'_> {
     /// Writes the pending rows as runs. Gives the first order of what each side got, to be received or held.
     fn flush_rows(&mut self) -> Outcome<Map<SideId, u64>> {
         let mut arrivals = Map::default();
-        for pending in std::mem::take(&mut self.changes.pending).into_iter().filter(|pending| !pending.rows.is_empty()) {
+        for pending in std::mem::take(&mut self.changes.pending).into_iter().filter(|pending| !pending.rows.is_empty())
+        {
             let order = self.orders(pending.service, message::count(pending.rows.len()))?;
             if pending.class != Class::Sent && !arrivals.contains_key(&pending.side) {
                 arrivals.insert(pending.side, order);
@@ -85,12 +89,17 @@ impl Work<'_> {
         for (run, bodies) in pending.runs(first_order) {
             for (number, value) in bodies {
                 has_bodies = true;
-                self.changes.writes.push(Change::Put(StoreName::Bodies, message::key(pending.side, pending.class, number), value));
+                self.changes.writes.push(Change::Put(
+                    StoreName::Bodies,
+                    message::key(pending.side, pending.class, number),
+                    value,
+                ));
             }
             self.changes.writes.push(Change::Put(StoreName::Messages, run.key(), run.record()));
             runs += 1;
         }
-        let cached = self.changes.conversations.get_mut(&pending.side.conversation).and_then(|cached| cached.current.as_mut());
+        let cached =
+            self.changes.conversations.get_mut(&pending.side.conversation).and_then(|cached| cached.current.as_mut());
         if let Some(side) = cached.and_then(|conversation| conversation.side_mut(pending.side.role).as_mut()) {
             side.runs += runs;
             side.has_bodies |= has_bodies;
@@ -104,7 +113,9 @@ impl Work<'_> {
     /// Remembers which queues this commit writes to: the next one of the conversation will probably want to read them ahead.
     fn remember_route(&self, number: u64) {
         let conversation = self.changes.conversations.get(&number).and_then(|cached| cached.current.as_ref());
-        let sides = [Role::Initiator, Role::Target].into_iter().filter_map(|role| conversation.and_then(|conversation| conversation.side(role)));
+        let sides = [Role::Initiator, Role::Target]
+            .into_iter()
+            .filter_map(|role| conversation.and_then(|conversation| conversation.side(role)));
         let queues = sides.filter_map(|side| self.catalog.queue_of(side.service)).map(|queue| queue.number);
         let is_written = |queue: &u32| self.changes.queues.get(queue).is_some_and(|cached| cached.dirty);
         let mut queues: Vec<u32> = queues.filter(is_written).collect();
@@ -121,25 +132,54 @@ impl Work<'_> {
             side.turn = (side.unread > 0).then(|| side.turn.unwrap_or(arrived));
             side.held_turn = (side.held_count() > 0).then(|| side.held_turn.unwrap_or(arrived));
         }
-        let (before, after) = (cached.stored.as_ref().and_then(|stored| stored.side(id.role)), cached.current.as_ref().and_then(|current| current.side(id.role)));
-        let own_group = || cached.current.as_ref().or(cached.stored.as_ref()).map_or_else(|| "".into(), |conversation| conversation.own_group(id.role));
+        let (before, after) = (
+            cached.stored.as_ref().and_then(|stored| stored.side(id.role)),
+            cached.current.as_ref().and_then(|current| current.side(id.role)),
+        );
+        let own_group = || {
+            cached
+                .current
+                .as_ref()
+                .or(cached.stored.as_ref())
+                .map_or_else(|| "".into(), |conversation| conversation.own_group(id.role))
+        };
         let queue = |side: &Side| self.catalog.queue_of(side.service).map_or(0, |queue| queue.number);
         let turn = |side: &Side| {
             let group = || side.group.clone().unwrap_or_else(own_group);
-            side.turn.map(|order| Turn { queue: queue(side), priority: side.priority, order, side: id, service: side.service, group: group(), is_shared: side.group.is_some() })
+            side.turn.map(|order| Turn {
+                queue: queue(side),
+                priority: side.priority,
+                order,
+                side: id,
+                service: side.service,
+                group: group(),
+                is_shared: side.group.is_some(),
+            })
         };
         let held = |side: &Side| side.held_turn.map(|order| HeldTurn { queue: queue(side), order, side: id });
-        let outgoing = |side: &Side| side.outgoing.as_ref().and_then(|outgoing| outgoing.turn).map(|time| OutgoingTurn { priority: side.priority, time, side: id });
+        let outgoing = |side: &Side| {
+            side.outgoing.as_ref().and_then(|outgoing| outgoing.turn).map(|time| OutgoingTurn {
+                priority: side.priority,
+                time,
+                side: id,
+            })
+        };
 
         let turns = (before.and_then(turn), after.and_then(turn));
         let mut writes = Vec::new();
         if turns.0 != turns.1 {
             let old = turns.0.iter().flat_map(|turn| [Some(turn.key()), turn.twin_key()]).flatten();
             writes.extend(old.map(|key| Change::Delete(StoreName::Turns, key)));
-            let new = turns.1.iter().flat_map(|turn| [Some((turn.key(), turn.record())), turn.twin_key().map(|key| (key, turn.record()))]).flatten();
+            let new = turns
+                .1
+                .iter()
+                .flat_map(|turn| [Some((turn.key(), turn.record())), turn.twin_key().map(|key| (key, turn.record()))])
+                .flatten();
             writes.extend(new.map(|(key, record)| Change::Put(StoreName::Turns, key, record)));
         }
-        let others = |side: &Side| [held(side).map(|turn| (turn.key(), turn.record())), outgoing(side).map(|turn| (turn.key(), turn.record()))];
+        let others = |side: &Side| {
+            [held(side).map(|turn| (turn.key(), turn.record())), outgoing(side).map(|turn| (turn.key(), turn.record()))]
+        };
         let (old, new) = (before.map(others).unwrap_or_default(), after.map(others).unwrap_or_default());
         for (old, new) in old.into_iter().zip(new) {
             if old.as_ref().map(|(key, _)| key) != new.as_ref().map(|(key, _)| key) {
@@ -164,7 +204,15 @@ impl Pending {
         let mut rest = self.rows.as_slice();
         while !rest.is_empty() {
             let (rows, remaining) = rest.split_at(run_length(rest));
-            runs.push(Run::of(self.side, self.class, self.is_visible.then_some(self.service), first_order + done, self.first + done, self.sequence + done, rows));
+            runs.push(Run::of(
+                self.side,
+                self.class,
+                self.is_visible.then_some(self.service),
+                first_order + done,
+                self.first + done,
+                self.sequence + done,
+                rows,
+            ));
             done += message::count(rows.len());
             rest = remaining;
         }

@@ -91,7 +91,7 @@ impl SideId {
 
     /// From the number that stands in keys.
     pub fn from_number(number: u64) -> Self {
-        let role = if number % 2 == 0 { Role::Initiator } else { Role::Target };
+        let role = if number.is_multiple_of(2) { Role::Initiator } else { Role::Target };
         Self { conversation: number / 2, role }
     }
 }
@@ -147,7 +147,12 @@ mod tests {
 
     #[test]
     fn a_handle_says_what_it_was_made_of() {
-        for (conversation, role, is_group) in [(0, Role::Initiator, false), (1, Role::Target, false), ((1 << 46) - 1, Role::Target, true), (77, Role::Initiator, true)] {
+        for (conversation, role, is_group) in [
+            (0, Role::Initiator, false),
+            (1, Role::Target, false),
+            ((1 << 46) - 1, Role::Target, true),
+            (77, Role::Initiator, true),
+        ] {
             let made = Decoded { side: SideId { conversation, role }, is_group, bits: Bits(BITS_MASK / 3) };
             assert_eq!(Decoded::parse(&made.text()), Some(made));
             let (high, low) = made.bits.halves();

@@ -80,11 +80,11 @@
 //! # Ok::<(), Error>(())
 //! ```
 
-pub mod body;
-mod arrival;
 mod archive;
+mod arrival;
 #[cfg(feature = "audit")]
 mod audit;
+pub mod body;
 mod broker;
 mod cache;
 mod changes;
@@ -93,8 +93,8 @@ mod commit;
 pub mod conversation;
 mod core;
 pub mod definitions;
-pub mod error;
 mod driver;
+pub mod error;
 mod flush;
 mod group;
 pub mod ids;
@@ -129,5 +129,7 @@ pub use core::{Host, Listener};
 pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
 pub use transaction::Transaction;
-pub use verbs::{BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send};
+pub use verbs::{
+    BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
+};
 pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

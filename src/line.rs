@@ -60,14 +60,14 @@ impl Line {
 
     /// Puts a turn where it belongs, here and in the store.
     fn step_back(&mut self, work: &mut Work<'_>, turn: Turn, order: u64) -> Outcome<()> {
-        if !work.is_view() {
-            if let Some(mut conversation) = work.conversation(turn.side.conversation)? {
-                if let Some(side) = conversation.side_mut(turn.side.role) {
-                    side.turn = Some(order);
-                }
-                work.count(turn.service, |_| {})?;
-                work.save(conversation);
+        if !work.is_view()
+            && let Some(mut conversation) = work.conversation(turn.side.conversation)?
+        {
+            if let Some(side) = conversation.side_mut(turn.side.role) {
+                side.turn = Some(order);
             }
+            work.count(turn.service, |_| {})?;
+            work.save(conversation);
         }
         let turn = Turn { order, ..turn };
         let place = |other: &Turn| (10u32.saturating_sub(other.priority), other.order, other.side);
@@ -82,7 +82,8 @@ impl Line {
             return Ok(false);
         }
         let version = work.queue(self.queue)?.turns;
-        let known = if self.last.is_none() && !work.is_view() { work.core.heads.get(self.queue, version) } else { None };
+        let known =
+            if self.last.is_none() && !work.is_view() { work.core.heads.get(self.queue, version) } else { None };
         let page = match known {
             Some(page) => page,
             None => {

@@ -64,7 +64,11 @@ fn read_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> Outcome
     let range = Range::prefix(vec!["g".into(), group.into()]);
     let records = work.get_range(StoreName::Members, range, limit)?;
     let side = |record: &Value| Fields::open(record)?.number().map(SideId::from_number);
-    let mut sides: Vec<_> = records.iter().map(side).collect::<Read<_>>().map_err(|problem| problem.at(StoreName::Members, &group.into()))?;
+    let mut sides: Vec<_> = records
+        .iter()
+        .map(side)
+        .collect::<Read<_>>()
+        .map_err(|problem| problem.at(StoreName::Members, &group.into()))?;
     // Those that joined or left in this unit of work: the store does not know them yet.
     for (number, cached) in work.changes.conversations.iter() {
         for role in [Role::Initiator, Role::Target] {
@@ -84,16 +88,18 @@ pub(crate) fn any_member(work: &mut Work<'_>, group: &str) -> Outcome<Option<(Bo
     if let Some(decoded) = Decoded::parse(group).filter(|decoded| decoded.is_group) {
         let role = decoded.side.role;
         let conversation = work.conversation(decoded.side.conversation)?;
-        let is_alone = |conversation: &Box<Conversation>| conversation.bits == decoded.bits && conversation.side(role).is_some_and(|side| side.group.is_none());
-        if let Some(conversation) = conversation.filter(is_alone) {
+        let is_alone = |conversation: &Conversation| {
+            conversation.bits == decoded.bits && conversation.side(role).is_some_and(|side| side.group.is_none())
+        };
+        if let Some(conversation) = conversation.filter(|conversation| is_alone(conversation)) {
             return Ok(Some((conversation, role)));
         }
     }
     for side in some_members(work, group)? {
-        if let Some(conversation) = work.conversation(side.conversation)? {
-            if conversation.side(side.role).is_some() {
-                return Ok(Some((conversation, side.role)));
-            }
+        if let Some(conversation) = work.conversation(side.conversation)?
+            && conversation.side(side.role).is_some()
+        {
+            return Ok(Some((conversation, side.role)));
         }
     }
     Ok(None)
@@ -120,6 +126,7 @@ fn copy(body: &Body) -> Result<Body> {
 /// What a group is to know from now on.
 pub(crate) fn set_state(work: &mut Work<'_>, group: &Rc<str>, state: &Body) {
     work.changes.group_states.insert(Rc::clone(group), Some(state.clone()));
-    let record = Value::list(vec![Value::from(1u32), state.value.clone(), Value::from(state.packing), Value::from(state.size)]);
+    let record =
+        Value::list(vec![Value::from(1u32), state.value.clone(), Value::from(state.packing), Value::from(state.size)]);
     work.write(Change::Put(StoreName::Members, state_key(group), record));
 }

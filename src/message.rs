@@ -134,7 +134,11 @@ impl<T: Clone + PartialEq> Column<T> {
 
     fn read(column: &Value, value: impl Fn(&Value) -> Option<T>, problem: &'static str) -> Read<Self> {
         let read = |item: &Value| value(item).ok_or(Unreadable::Field(problem));
-        if column.is_list() { column.items().iter().map(read).collect::<Read<_>>().map(Self::Each) } else { read(column).map(Self::Same) }
+        if column.is_list() {
+            column.items().iter().map(read).collect::<Read<_>>().map(Self::Each)
+        } else {
+            read(column).map(Self::Same)
+        }
     }
 }
 
@@ -173,7 +177,15 @@ pub(crate) type LargeBody = (u64, Value);
 impl Run {
     /// Makes runs of rows that follow each other. `last` counts up from the number of the first row. The rows of class system are numbered
     /// apart from what they show as sequence number; the others are not.
-    pub(crate) fn of(side: SideId, class: Class, service: Option<u32>, first_order: u64, first: u64, sequence: u64, rows: &[Row]) -> (Self, Vec<LargeBody>) {
+    pub(crate) fn of(
+        side: SideId,
+        class: Class,
+        service: Option<u32>,
+        first_order: u64,
+        first: u64,
+        sequence: u64,
+        rows: &[Row],
+    ) -> (Self, Vec<LargeBody>) {
         let mut bodies = Vec::with_capacity(rows.len());
         let mut large = Vec::new();
         let mut apart = Vec::new();
@@ -199,9 +211,17 @@ impl Run {
             types: Column::of(rows.iter().map(|row| Rc::clone(&row.message_type)).collect()),
             times: Column::of(rows.iter().map(|row| row.time).collect()),
             ids: Value::from_bytes(&rows.iter().flat_map(|row| *row.id.as_bytes()).collect::<Vec<_>>()),
-            headers: if no_headers { Value::null() } else { Value::list(rows.iter().map(|row| row.headers.clone()).collect()) },
+            headers: if no_headers {
+                Value::null()
+            } else {
+                Value::list(rows.iter().map(|row| row.headers.clone()).collect())
+            },
             bodies: Value::list(bodies),
-            packings: if all_plain { Value::null() } else { Value::list(rows.iter().map(|row| Value::from(row.body.packing)).collect()) },
+            packings: if all_plain {
+                Value::null()
+            } else {
+                Value::list(rows.iter().map(|row| Value::from(row.body.packing)).collect())
+            },
             large,
             size: rows.iter().map(|row| row.body.size).sum(),
         };
@@ -223,7 +243,8 @@ impl Run {
     }
 
     pub(crate) fn record(&self) -> Value {
-        let large = self.large.iter().flat_map(|(index, size)| [record::value(count(*index)), Value::from(*size)]).collect();
+        let large =
+            self.large.iter().flat_map(|(index, size)| [record::value(count(*index)), Value::from(*size)]).collect();
         let mut run = vec![
             ("v", Value::from(1u32)),
             ("c", record::value(self.side.number())),
@@ -258,7 +279,10 @@ impl Run {
         let mut pairs = Fields::part(&large)?;
         let run = Self {
             side,
-            class: Class::ALL.into_iter().find(|known| known.number() == class).ok_or(Unreadable::Field("an unknown class"))?,
+            class: Class::ALL
+                .into_iter()
+                .find(|known| known.number() == class)
+                .ok_or(Unreadable::Field("an unknown class"))?,
             service: record.field("s").number().and_then(|number| num_traits::ToPrimitive::to_u32(&number)),
             last: head.number()?,
             count: usize::try_from(head.number()?).map_err(|_| Unreadable::Field("a count is too large"))?,
@@ -270,11 +294,19 @@ impl Run {
             headers: record.field("h"),
             bodies: record.field("b"),
             packings: record.field("p"),
-            large: (0..large.len() / 2).map(|_| Ok((usize::try_from(pairs.number()?).unwrap_or(usize::MAX), pairs.float()?))).collect::<Read<_>>()?,
+            large: (0..large.len() / 2)
+                .map(|_| Ok((usize::try_from(pairs.number()?).unwrap_or(usize::MAX), pairs.float()?)))
+                .collect::<Read<_>>()?,
             size: record.field("z").number().ok_or(Unreadable::Field("the size is missing"))?,
         };
         let complete = |column: &Value| column.is_null() || column.len() == run.count;
-        if run.count == 0 || run.count > RUN_ROWS || run.bodies.len() != run.count || !complete(&run.headers) || !complete(&run.packings) || run.ids.byte_length() != run.count * 16 {
+        if run.count == 0
+            || run.count > RUN_ROWS
+            || run.bodies.len() != run.count
+            || !complete(&run.headers)
+            || !complete(&run.packings)
+            || run.ids.byte_length() != run.count * 16
+        {
             return Err(Unreadable::Field("its columns do not have its length"));
         }
         Ok(run)

@@ -68,7 +68,8 @@ pub(crate) fn readable(work: &Work<'_>, conversation: &Conversation, id: SideId)
     let side = conversation.side(id.role)?;
     let taken = work.changes.taken.get(&id);
     let is_new = |row: &(System, u64)| taken.is_none_or(|taken| !taken.system.contains(row));
-    let mut system: Vec<_> = side.system.iter().filter(|row| !row.held).map(|row| (row.kind, row.number)).filter(is_new).collect();
+    let mut system: Vec<_> =
+        side.system.iter().filter(|row| !row.held).map(|row| (row.kind, row.number)).filter(is_new).collect();
     system.sort_unstable();
     let from = taken.map_or(side.cursor, |taken| taken.cursor.max(side.cursor));
     let to = side.visible_end().max(from);
@@ -93,10 +94,19 @@ pub(crate) fn first_order(work: &mut Work<'_>, conversation: &Conversation, id: 
 }
 
 /// Reads what can be received of a side, as far as the allowance goes. Nothing changes by it.
-pub(crate) fn read_rows(work: &mut Work<'_>, conversation: &Conversation, id: SideId, owner: &Owner, allowance: &mut Allowance, rows: &mut Vec<Rows>) -> Outcome<Option<Take>> {
+pub(crate) fn read_rows(
+    work: &mut Work<'_>,
+    conversation: &Conversation,
+    id: SideId,
+    owner: &Owner,
+    allowance: &mut Allowance,
+    rows: &mut Vec<Rows>,
+) -> Outcome<Option<Take>> {
     let Some(readable) = readable(work, conversation, id) else { return Ok(None) };
-    let (fence, runs, unread) = conversation.side(id.role).map_or((0, 0, 0), |side| (side.fence, side.runs, side.unread_in_sequence()));
-    let mut take = Take { side: id, fence, from: readable.from, to: readable.from, system: Vec::new(), runs: Vec::new() };
+    let (fence, runs, unread) =
+        conversation.side(id.role).map_or((0, 0, 0), |side| (side.fence, side.runs, side.unread_in_sequence()));
+    let mut take =
+        Take { side: id, fence, from: readable.from, to: readable.from, system: Vec::new(), runs: Vec::new() };
     for (kind, number) in readable.system {
         let run = read_system(work, id, number)?;
         if !allowance.take(run.size) {
@@ -198,7 +208,9 @@ fn read_runs(work: &mut Work<'_>, id: SideId, from: u64, limit: u64) -> Outcome<
 
 fn read_system(work: &mut Work<'_>, id: SideId, number: u64) -> Outcome<Run> {
     let key = message::key(id, Class::System, number);
-    let record = work.get(StoreName::Messages, key.clone())?.ok_or_else(|| Error::corrupt(StoreName::Messages.name(), &key, "a message is missing"))?;
+    let record = work
+        .get(StoreName::Messages, key.clone())?
+        .ok_or_else(|| Error::corrupt(StoreName::Messages.name(), &key, "a message is missing"))?;
     Ok(Run::read(&record).map_err(|problem| problem.at(StoreName::Messages, &key))?)
 }
 

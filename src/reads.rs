@@ -87,7 +87,9 @@ impl Reads {
         }
         for number in &queues {
             let record = answers.next().and_then(|answer| answer.first().cloned());
-            changes.queues.insert(*number, Cached::read(record.map(|record| Queue::from_record(*number, &record)).transpose()?));
+            changes
+                .queues
+                .insert(*number, Cached::read(record.map(|record| Queue::from_record(*number, &record)).transpose()?));
         }
         let others = all.into_iter().skip(conversations.len() + queues.len());
         self.answers.extend(others.zip(answers.map(Rc::from)));

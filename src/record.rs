@@ -130,10 +130,17 @@ impl Fields {
     /// The next field, a list; empty where there is none.
     pub(crate) fn list(&mut self) -> Read<Vec<Value>> {
         let item = self.any();
-        if item.is_undefined() || item.is_list() { Ok(item.items()) } else { Err(Unreadable::Field("a list is missing")) }
+        if item.is_undefined() || item.is_list() {
+            Ok(item.items())
+        } else {
+            Err(Unreadable::Field("a list is missing"))
+        }
     }
 }
 
 fn whole(item: &Value) -> Read<u64> {
-    item.number().filter(|number| number.fract() == 0.0).and_then(|number| number.to_u64()).ok_or(Unreadable::Field("a whole number is missing"))
+    item.number()
+        .filter(|number| number.fract() == 0.0)
+        .and_then(|number| number.to_u64())
+        .ok_or(Unreadable::Field("a whole number is missing"))
 }

@@ -79,7 +79,9 @@ impl Rows {
     /// Rows `from` (included) to `to` (excluded) of a run.
     pub(crate) fn of(catalog: &Catalog, owner: &Owner, run: &Run, from: usize, to: usize, status: Status) -> Self {
         let types = run.types.slice(from, to);
-        let letter = |name: &Rc<str>| catalog.message_types.get(name).map_or_else(|| system_validation(name), |known| known.validation.letter());
+        let letter = |name: &Rc<str>| {
+            catalog.message_types.get(name).map_or_else(|| system_validation(name), |known| known.validation.letter())
+        };
         let validations = match &types {
             Column::Same(name) => Column::Same(letter(name)),
             Column::Each(names) => Column::Each(names.iter().map(letter).collect()),
@@ -127,7 +129,11 @@ impl Rows {
     }
 
     fn message(&self, index: usize) -> Message {
-        let id = self.ids.byte_slice(index * 16, index * 16 + 16).bytes().and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok());
+        let id = self
+            .ids
+            .byte_slice(index * 16, index * 16 + 16)
+            .bytes()
+            .and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok());
         let packing = self.packings.item(index).number().unwrap_or(0.0);
         Message {
             status: self.status,

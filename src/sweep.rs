@@ -5,12 +5,12 @@ use std::rc::Rc;
 
 use futures_util::FutureExt;
 
-use crate::map::Map;
 use crate::body::Value;
 use crate::conversation::Side;
 use crate::core::Core;
 use crate::error::Result;
 use crate::ids::SideId;
+use crate::map::Map;
 use crate::message;
 use crate::record::{self, Fields, Read, float};
 use crate::store::{Change, Key, Mode, Range, Source, StoreName, Tx, transact};
@@ -40,7 +40,13 @@ fn key(side: SideId) -> Key {
 
 /// Leaves the runs of a side that has ENDed to the sweep. Nobody sees them: the side is gone.
 pub(crate) fn later(work: &mut Work<'_>, id: SideId, side: &Side) {
-    let record = vec![Value::from(1u32), record::value(id.number()), Value::from(side.service), record::value(side.first_order), record::value(side.last_order)];
+    let record = vec![
+        Value::from(1u32),
+        record::value(id.number()),
+        Value::from(side.service),
+        record::value(side.first_order),
+        record::value(side.last_order),
+    ];
     work.write(Change::Put(StoreName::Meta, key(id), Value::list(record)));
     work.core.dead.count.set(work.core.dead.count.get().saturating_add(DEAD));
 }
@@ -83,7 +89,15 @@ pub(crate) fn resume(core: &Rc<Core>) {
 
 async fn sweep(core: &Core) -> Result<()> {
     core.dead.count.set(0);
-    while !core.closed.get() && transact(&*core.host.store, &[StoreName::Meta, StoreName::Messages, StoreName::Bodies], Mode::ReadWrite, async |tx| sweep_slice(tx).await).await? {}
+    while !core.closed.get()
+        && transact(
+            &*core.host.store,
+            &[StoreName::Meta, StoreName::Messages, StoreName::Bodies],
+            Mode::ReadWrite,
+            async |tx| sweep_slice(tx).await,
+        )
+        .await?
+    {}
     let spans = core.dead.spans.take();
     if spans.is_empty() || core.closed.get() {
         return Ok(());

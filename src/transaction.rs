@@ -11,15 +11,17 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use crate::body::Body;
-use crate::changes::Changes;
 use crate::broker::{Call, unexpected, wait_for_group};
+use crate::changes::Changes;
 use crate::core::Core;
-use crate::error::{Error, ErrorCode, Result};
-use crate::rows::Rows;
 use crate::driver::Driver;
+use crate::error::{Error, ErrorCode, Result};
 use crate::reads::Reads;
+use crate::rows::Rows;
 use crate::store::{Mode, transact};
-use crate::verbs::{Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb};
+use crate::verbs::{
+    Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
+};
 use crate::views::SCOPE as VIEWED;
 use crate::work::{Outcome, Purpose, Stop};
 
@@ -65,7 +67,14 @@ impl Drop for Transaction {
 impl Transaction {
     pub(crate) fn new(core: Rc<Core>, lock_timeout: f64) -> Self {
         let number = core.unique();
-        Self { core, lock_timeout, number, phase: Cell::new(Phase::Open), state: RefCell::new(Some(State::default())), waiting: RefCell::default() }
+        Self {
+            core,
+            lock_timeout,
+            number,
+            phase: Cell::new(Phase::Open),
+            state: RefCell::new(Some(State::default())),
+            waiting: RefCell::default(),
+        }
     }
 
     /// Whether it takes calls.
@@ -144,7 +153,15 @@ impl Transaction {
     pub async fn commit(&self) -> Result<()> {
         let state = self.borrow_state().await?;
         self.phase.set(Phase::Committing);
-        let outcome = if state.done.is_empty() { Ok(()) } else { self.core.commit(Rc::new(Verb::All(state.done)), Purpose::CommitOf(self.number), None).await.map(drop).map_err(Error::from) };
+        let outcome = if state.done.is_empty() {
+            Ok(())
+        } else {
+            self.core
+                .commit(Rc::new(Verb::All(state.done)), Purpose::CommitOf(self.number), None)
+                .await
+                .map(drop)
+                .map_err(Error::from)
+        };
         if outcome.is_err() {
             self.core.runs.clear();
         }
@@ -180,7 +197,10 @@ impl Transaction {
         match self.phase.get() {
             Phase::Open => Ok(()),
             Phase::Closed => Err(Error::closed()),
-            Phase::Committing | Phase::Over => Err(Error::new(ErrorCode::TransactionClosed, "The transaction is over. Make every call before the function given to `transaction` has settled, or begin another one.")),
+            Phase::Committing | Phase::Over => Err(Error::new(
+                ErrorCode::TransactionClosed,
+                "The transaction is over. Make every call before the function given to `transaction` has settled, or begin another one.",
+            )),
         }
     }
 
@@ -212,7 +232,13 @@ impl Transaction {
                 self.core.check_database(tx).await?;
                 // What was read for an earlier call may have changed since.
                 let mut reads = Reads::default();
-                let mut driver = Driver { core: &self.core, tx, catalog: self.core.catalog(), reads: &mut reads, changes: &mut *changes };
+                let mut driver = Driver {
+                    core: &self.core,
+                    tx,
+                    catalog: self.core.catalog(),
+                    reads: &mut reads,
+                    changes: &mut *changes,
+                };
                 driver.run(Purpose::View(self.number), |work| verb.run(work)).await
             });
             match attempt.await {

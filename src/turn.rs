@@ -61,7 +61,16 @@ impl Turn {
 
     /// The key of its twin, if its side was put into a group.
     pub(crate) fn twin_key(&self) -> Option<Key> {
-        self.is_shared.then(|| Key::list([self.queue.into(), 1u32.into(), (&*self.group).into(), rank(self.priority), number(self.order), number(self.side.number())]))
+        self.is_shared.then(|| {
+            Key::list([
+                self.queue.into(),
+                1u32.into(),
+                (&*self.group).into(),
+                rank(self.priority),
+                number(self.order),
+                number(self.side.number()),
+            ])
+        })
     }
 
     pub(crate) fn record(&self) -> Value {
@@ -110,7 +119,12 @@ impl HeldTurn {
     }
 
     pub(crate) fn record(&self) -> Value {
-        Value::list(vec![Value::from(1u32), Value::from(self.queue), record::value(self.order), record::value(self.side.number())])
+        Value::list(vec![
+            Value::from(1u32),
+            Value::from(self.queue),
+            record::value(self.order),
+            record::value(self.side.number()),
+        ])
     }
 
     pub(crate) fn read(value: &Value) -> Read<Self> {
@@ -137,7 +151,12 @@ impl OutgoingTurn {
     }
 
     pub(crate) fn record(&self) -> Value {
-        Value::list(vec![Value::from(1u32), Value::from(self.priority), Value::from(self.time), record::value(self.side.number())])
+        Value::list(vec![
+            Value::from(1u32),
+            Value::from(self.priority),
+            Value::from(self.time),
+            record::value(self.side.number()),
+        ])
     }
 
     pub(crate) fn read(value: &Value) -> Read<Self> {

@@ -26,12 +26,18 @@ pub(crate) fn segments(side: &Side, run: &Run) -> Vec<(usize, usize, Status)> {
             None => whole(Status::RetainedReceived),
         },
         Class::Received => {
-            let mut found: Vec<_> = side.kept_intervals.iter().filter_map(|interval| overlap(run, *interval, Status::RetainedReceived)).collect();
+            let mut found: Vec<_> = side
+                .kept_intervals
+                .iter()
+                .filter_map(|interval| overlap(run, *interval, Status::RetainedReceived))
+                .collect();
             found.extend(overlap(run, Interval { from: side.cursor, to: side.visible_end() }, Status::Ready));
             found
         }
         Class::Parked => whole(Status::NotYetComplete),
-        Class::Sent => side.copied_intervals.iter().filter_map(|interval| overlap(run, *interval, Status::RetainedSent)).collect(),
+        Class::Sent => {
+            side.copied_intervals.iter().filter_map(|interval| overlap(run, *interval, Status::RetainedSent)).collect()
+        }
     }
 }
 

@@ -95,7 +95,13 @@ impl Work<'_> {
     }
 
     /// What a range of a store holds, read. A record that can't be read is named by its key, which only the store knows for sure.
-    pub(crate) fn read_range<T>(&mut self, store: StoreName, range: Range, limit: Option<u32>, read: impl Fn(&Value) -> Read<T>) -> Outcome<Vec<T>> {
+    pub(crate) fn read_range<T>(
+        &mut self,
+        store: StoreName,
+        range: Range,
+        limit: Option<u32>,
+        read: impl Fn(&Value) -> Read<T>,
+    ) -> Outcome<Vec<T>> {
         match read_all(self.get_range(store, range.clone(), limit)?, read) {
             Ok(found) => Ok(found),
             Err((index, problem)) => {
@@ -111,9 +117,19 @@ impl Work<'_> {
     }
 
     /// Stops unless all of these have been read: for what will be needed anyway.
-    pub(crate) fn need(&mut self, conversations: impl IntoIterator<Item = u64>, queues: impl IntoIterator<Item = u32>) -> Outcome<()> {
-        conversations.into_iter().filter(|number| !self.changes.conversations.contains_key(number)).for_each(|number| self.reads.want_conversation(number));
-        queues.into_iter().filter(|number| !self.changes.queues.contains_key(number)).for_each(|number| self.reads.want_queue(number));
+    pub(crate) fn need(
+        &mut self,
+        conversations: impl IntoIterator<Item = u64>,
+        queues: impl IntoIterator<Item = u32>,
+    ) -> Outcome<()> {
+        conversations
+            .into_iter()
+            .filter(|number| !self.changes.conversations.contains_key(number))
+            .for_each(|number| self.reads.want_conversation(number));
+        queues
+            .into_iter()
+            .filter(|number| !self.changes.queues.contains_key(number))
+            .for_each(|number| self.reads.want_queue(number));
         if self.reads.is_complete() { Ok(()) } else { Err(Stop::Missing) }
     }
 
@@ -144,7 +160,9 @@ impl Work<'_> {
     pub(crate) fn find(&mut self, handle: &str) -> Outcome<Option<(Box<Conversation>, Role)>> {
         let Some(decoded) = Decoded::parse(handle).filter(|decoded| !decoded.is_group) else { return Ok(None) };
         let conversation = self.conversation(decoded.side.conversation)?;
-        Ok(conversation.filter(|conversation| conversation.has(decoded)).map(|conversation| (conversation, decoded.side.role)))
+        Ok(conversation
+            .filter(|conversation| conversation.has(decoded))
+            .map(|conversation| (conversation, decoded.side.role)))
     }
 
     /// The error for a handle without an endpoint.
@@ -246,7 +264,14 @@ impl Work<'_> {
     }
 
     /// An endpoint goes from one state to another.
-    pub(crate) fn move_state(&mut self, conversation: &Conversation, role: Role, service: u32, from: Option<State>, to: Option<State>) -> Outcome<()> {
+    pub(crate) fn move_state(
+        &mut self,
+        conversation: &Conversation,
+        role: Role,
+        service: u32,
+        from: Option<State>,
+        to: Option<State>,
+    ) -> Outcome<()> {
         if from == to {
             return Ok(());
         }

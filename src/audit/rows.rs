@@ -33,9 +33,13 @@ impl Audit {
             for interval in needed(side, class) {
                 check_interval(class, interval, &runs, &mut problems);
             }
-            runs.iter().filter(|run| !is_needed(side, run)).for_each(|run| problems.push(format!("nobody needs the run {:?}", run.key())));
+            runs.iter()
+                .filter(|run| !is_needed(side, run))
+                .for_each(|run| problems.push(format!("nobody needs the run {:?}", run.key())));
             let hidden = runs.iter().filter(|run| run.service.is_none() && !segments(side, run).is_empty());
-            hidden.for_each(|run| problems.push(format!("the run {:?} has rows in the queue and is not in the index", run.key())));
+            hidden.for_each(|run| {
+                problems.push(format!("the run {:?} has rows in the queue and is not in the index", run.key()))
+            });
         }
         check_turns(side, &runs, &mut problems);
         check_system(side, &runs, &mut problems);
@@ -43,22 +47,36 @@ impl Audit {
         if runs.iter().any(|run| run.service.is_some_and(|service| service != side.service)) {
             problems.push("a run is in another service's queue".to_owned());
         }
-        if side.state == State::DisconnectedOutbound && (side.turn.is_some() || counters.ready + counters.kept + counters.copies + counters.held > 0) {
+        if side.state == State::DisconnectedOutbound
+            && (side.turn.is_some() || counters.ready + counters.kept + counters.copies + counters.held > 0)
+        {
             problems.push("it has ended and has rows".to_owned());
         }
         let handle = conversation.handle(id.role);
-        problems.into_iter().for_each(|problem| self.found.push(format!("{:?} of conversation {} ({handle}): {problem}", id.role, id.conversation)));
+        problems.into_iter().for_each(|problem| {
+            self.found.push(format!("{:?} of conversation {} ({handle}): {problem}", id.role, id.conversation))
+        });
         counters
     }
 
     /// Each large row has a body of its own, and each such body a row.
     pub(super) fn check_bodies(&mut self) {
         let key = |run: &Run, index: usize| message::key(run.side, run.class, run.first() + count(index));
-        let named = self.runs.values().flatten().flat_map(|run| run.large.iter().map(move |(index, _)| key(run, *index))).collect::<std::collections::BTreeSet<Key>>();
+        let named = self
+            .runs
+            .values()
+            .flatten()
+            .flat_map(|run| run.large.iter().map(move |(index, _)| key(run, *index)))
+            .collect::<std::collections::BTreeSet<Key>>();
         let swept: Vec<Key> = self.swept.iter().map(|side| part(side.number())).collect();
-        let is_swept = |key: &Key| matches!(key, Key::List(parts) if parts.first().is_some_and(|side| swept.contains(side)));
+        let is_swept =
+            |key: &Key| matches!(key, Key::List(parts) if parts.first().is_some_and(|side| swept.contains(side)));
         let missing = named.difference(&self.bodies).map(|key| format!("body {key:?}: it is missing"));
-        let extra = self.bodies.difference(&named).filter(|key| !is_swept(key)).map(|key| format!("body {key:?}: no row has it"));
+        let extra = self
+            .bodies
+            .difference(&named)
+            .filter(|key| !is_swept(key))
+            .map(|key| format!("body {key:?}: no row has it"));
         let found: Vec<String> = missing.chain(extra).collect();
         self.found.extend(found);
     }
@@ -71,7 +89,10 @@ impl Audit {
             if orders.insert(run.first_order, run).is_some() {
                 found.push(format!("order {} is given twice", run.first_order));
             }
-            let queue = run.service.and_then(|service| self.catalog.queue_of(service)).and_then(|queue| self.queues.get(&queue.number));
+            let queue = run
+                .service
+                .and_then(|service| self.catalog.queue_of(service))
+                .and_then(|queue| self.queues.get(&queue.number));
             if queue.is_some_and(|queue| (queue.next_order..queue.end_of_orders).contains(&run.last_order())) {
                 found.push(format!("run {:?}: its order is still to be given", run.key()));
             }
@@ -125,7 +146,9 @@ fn needed(side: &Side, class: Class) -> Vec<Interval> {
         Class::Parked => Vec::new(),
         Class::Sent => {
             let mut needed = side.copied_intervals.clone();
-            needed.extend(side.outgoing.as_ref().map(|outgoing| Interval { from: outgoing.acknowledged, to: side.next_send }));
+            needed.extend(
+                side.outgoing.as_ref().map(|outgoing| Interval { from: outgoing.acknowledged, to: side.next_send }),
+            );
             needed
         }
     }
@@ -159,7 +182,10 @@ fn check_interval(class: Class, interval: Interval, runs: &[&Run], problems: &mu
     let stored: u64 = runs.iter().map(|run| rows_in(run, interval)).sum();
     let wanted = interval.to.saturating_sub(interval.from);
     if stored != wanted {
-        problems.push(format!("{class:?}: of the numbers {} to {} (excluded), {stored} are stored", interval.from, interval.to));
+        problems.push(format!(
+            "{class:?}: of the numbers {} to {} (excluded), {stored} are stored",
+            interval.from, interval.to
+        ));
     }
 }
 
@@ -172,12 +198,15 @@ fn check_turns(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
     }
     let oldest = |status: Status| {
         let segments = runs.iter().flat_map(|run| segments(side, run).into_iter().map(move |segment| (run, segment)));
-        segments.filter(|(_, (.., found))| *found == status).map(|(run, (from, ..))| run.first_order + count(from)).min()
+        segments
+            .filter(|(_, (.., found))| *found == status)
+            .map(|(run, (from, ..))| run.first_order + count(from))
+            .min()
     };
-    if let (Some(turn), Some(oldest)) = (side.turn, oldest(Status::Ready)) {
-        if turn > oldest {
-            problems.push(format!("its turn is {turn}, and the oldest unread row has the order {oldest}"));
-        }
+    if let (Some(turn), Some(oldest)) = (side.turn, oldest(Status::Ready))
+        && turn > oldest
+    {
+        problems.push(format!("its turn is {turn}, and the oldest unread row has the order {oldest}"));
     }
     let transmits = side.outgoing.as_ref().is_some_and(|outgoing| outgoing.acknowledged < side.next_send);
     let may_go = side.state.may_send() || side.state == State::DisconnectedOutbound;
@@ -207,7 +236,12 @@ fn check_summary(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
     let visible = || runs.iter().filter(|run| run.service.is_some());
     let first = visible().map(|run| run.first_order).min();
     let last = visible().map(Run::last_order).max();
-    if side.state != State::DisconnectedOutbound && (first.is_some_and(|first| first < side.first_order) || last.is_some_and(|last| last > side.last_order)) {
-        problems.push(format!("its orders are said to go from {} to {}, and go from {first:?} to {last:?}", side.first_order, side.last_order));
+    if side.state != State::DisconnectedOutbound
+        && (first.is_some_and(|first| first < side.first_order) || last.is_some_and(|last| last > side.last_order))
+    {
+        problems.push(format!(
+            "its orders are said to go from {} to {}, and go from {first:?} to {last:?}",
+            side.first_order, side.last_order
+        ));
     }
 }

@@ -150,9 +150,10 @@ impl Value {
     /// # Errors
     /// `NotCloneable`.
     pub fn copy(&self) -> Result<Self> {
-        structured_clone(&self.0)
-            .map(Self)
-            .map_err(|cause| Error::new(ErrorCode::NotCloneable, "The value can't be stored: structured clone refuses it.").caused_by(Self(cause)))
+        structured_clone(&self.0).map(Self).map_err(|cause| {
+            Error::new(ErrorCode::NotCloneable, "The value can't be stored: structured clone refuses it.")
+                .caused_by(Self(cause))
+        })
     }
 
     fn array(&self) -> Option<&Array> {

@@ -119,10 +119,10 @@ impl Value {
     /// The same array with another item at `index`.
     #[must_use]
     pub fn with_item(mut self, index: usize, item: Self) -> Self {
-        if let Self::List(items) = &mut self {
-            if let Some(place) = items.get_mut(index) {
-                *place = item;
-            }
+        if let Self::List(items) = &mut self
+            && let Some(place) = items.get_mut(index)
+        {
+            *place = item;
         }
         self
     }
@@ -168,7 +168,9 @@ impl Value {
     /// A field of an object; `undefined` where there is none.
     pub fn field(&self, name: &str) -> Self {
         match self {
-            Self::Object(fields) => fields.iter().find(|(field, _)| &**field == name).map(|(_, value)| value.clone()).unwrap_or_default(),
+            Self::Object(fields) => {
+                fields.iter().find(|(field, _)| &**field == name).map(|(_, value)| value.clone()).unwrap_or_default()
+            }
             _ => Self::Undefined,
         }
     }

@@ -91,7 +91,10 @@ impl State {
 
     /// Whether END is allowed.
     pub fn may_end(self) -> bool {
-        matches!(self, Self::StartedOutbound | Self::StartedInbound | Self::Conversing | Self::DisconnectedInbound | Self::Error)
+        matches!(
+            self,
+            Self::StartedOutbound | Self::StartedInbound | Self::Conversing | Self::DisconnectedInbound | Self::Error
+        )
     }
 }
 

@@ -11,7 +11,9 @@ use crate::store::{Key, StoreName};
 impl Conversation {
     /// Reads the record with this key.
     pub(crate) fn from_record(number: u64, value: &Value) -> Result<Box<Self>> {
-        Self::read(number, value).map(Box::new).map_err(|problem| problem.at(StoreName::Conversations, &Key::from(record::float(number))))
+        Self::read(number, value)
+            .map(Box::new)
+            .map_err(|problem| problem.at(StoreName::Conversations, &Key::from(record::float(number))))
     }
 
     fn read(number: u64, record: &Value) -> Read<Self> {
@@ -38,7 +40,9 @@ impl Conversation {
 
     pub(crate) fn record(&self) -> Value {
         let (high, low) = self.bits.halves();
-        let lifetime = self.lifetime.map_or_else(Value::null, |(at, stamp)| Value::list(vec![Value::from(at), record::value(stamp)]));
+        let lifetime = self
+            .lifetime
+            .map_or_else(Value::null, |(at, stamp)| Value::list(vec![Value::from(at), record::value(stamp)]));
         let side = |side: &Option<Side>| side.as_ref().map_or_else(Value::null, Side::record);
         Value::list(vec![
             Value::from(1u32),
@@ -70,14 +74,35 @@ fn read_lifetime(value: &Value) -> Read<Option<(Instant, u64)>> {
 
 impl Side {
     fn record(&self) -> Value {
-        let intervals = |list: &[Interval]| Value::list(list.iter().flat_map(|interval| [record::value(interval.from), record::value(interval.to)]).collect());
+        let intervals = |list: &[Interval]| {
+            Value::list(
+                list.iter().flat_map(|interval| [record::value(interval.from), record::value(interval.to)]).collect(),
+            )
+        };
         let optional = |number: Option<u64>| number.map_or_else(Value::null, record::value);
-        let system = |row: &SystemRow| Value::list(vec![Value::from(row.kind == System::Error), record::value(row.number), Value::from(row.held)]);
-        let mut side = vec![Value::from(self.service), record::value(u64::try_from(self.state.index()).unwrap_or_default()), Value::from(self.priority), record::optional(self.group.as_deref())];
-        side.extend([self.next_send, self.next_expected, self.cursor, self.unread, self.kept, self.copies, self.parked].map(record::value));
-        side.extend([intervals(&self.kept_intervals), intervals(&self.copied_intervals), Value::list(self.system.iter().map(system).collect())]);
+        let system = |row: &SystemRow| {
+            Value::list(vec![Value::from(row.kind == System::Error), record::value(row.number), Value::from(row.held)])
+        };
+        let mut side = vec![
+            Value::from(self.service),
+            record::value(u64::try_from(self.state.index()).unwrap_or_default()),
+            Value::from(self.priority),
+            record::optional(self.group.as_deref()),
+        ];
+        side.extend(
+            [self.next_send, self.next_expected, self.cursor, self.unread, self.kept, self.copies, self.parked]
+                .map(record::value),
+        );
+        side.extend([
+            intervals(&self.kept_intervals),
+            intervals(&self.copied_intervals),
+            Value::list(self.system.iter().map(system).collect()),
+        ]);
         side.extend([record::value(self.next_system), optional(self.turn)]);
-        side.push(self.held.map_or_else(Value::null, |held| Value::list(vec![record::value(held.from), Value::from(held.ends)])));
+        side.push(
+            self.held
+                .map_or_else(Value::null, |held| Value::list(vec![record::value(held.from), Value::from(held.ends)])),
+        );
         side.push(optional(self.held_turn));
         side.extend([self.fence, self.runs, self.first_order, self.last_order].map(record::value));
         side.extend([Value::from(self.has_bodies), Value::from(self.has_group_state)]);
@@ -92,9 +117,20 @@ fn read_side(value: &Value) -> Read<Option<Side>> {
     }
     let mut fields = Fields::part(value)?;
     let service = fields.small()?;
-    let state = usize::try_from(fields.number()?).ok().and_then(|index| State::ALL.get(index).copied()).ok_or(Unreadable::Field("an unknown state"))?;
+    let state = usize::try_from(fields.number()?)
+        .ok()
+        .and_then(|index| State::ALL.get(index).copied())
+        .ok_or(Unreadable::Field("an unknown state"))?;
     let mut side = Side::new(service, state, fields.small()?, fields.optional_text()?);
-    for number in [&mut side.next_send, &mut side.next_expected, &mut side.cursor, &mut side.unread, &mut side.kept, &mut side.copies, &mut side.parked] {
+    for number in [
+        &mut side.next_send,
+        &mut side.next_expected,
+        &mut side.cursor,
+        &mut side.unread,
+        &mut side.kept,
+        &mut side.copies,
+        &mut side.parked,
+    ] {
         *number = fields.number()?;
     }
     side.kept_intervals = read_intervals(&fields.any())?;
@@ -120,7 +156,11 @@ fn read_intervals(value: &Value) -> Read<Vec<Interval>> {
 
 fn read_system(value: &Value) -> Read<SystemRow> {
     let mut fields = Fields::part(value)?;
-    Ok(SystemRow { kind: if fields.flag()? { System::Error } else { System::DialogTimer }, number: fields.number()?, held: fields.flag()? })
+    Ok(SystemRow {
+        kind: if fields.flag()? { System::Error } else { System::DialogTimer },
+        number: fields.number()?,
+        held: fields.flag()?,
+    })
 }
 
 fn read_held(value: &Value) -> Read<Option<Held>> {
@@ -135,7 +175,13 @@ impl Outgoing {
     fn record(&self) -> Value {
         let turn = self.turn.map_or_else(Value::null, Value::from);
         let next_attempt = self.next_attempt.map_or_else(Value::null, record::value);
-        Value::list(vec![record::value(self.acknowledged), turn, record::value(self.attempts), next_attempt, Value::from(&*self.reason)])
+        Value::list(vec![
+            record::value(self.acknowledged),
+            turn,
+            record::value(self.attempts),
+            next_attempt,
+            Value::from(&*self.reason),
+        ])
     }
 
     fn read(value: &Value) -> Read<Option<Self>> {
@@ -145,6 +191,12 @@ impl Outgoing {
         let mut fields = Fields::part(value)?;
         let acknowledged = fields.number()?;
         let turn = fields.any().number();
-        Ok(Some(Self { acknowledged, turn, attempts: fields.number()?, next_attempt: fields.optional_number()?, reason: fields.text()? }))
+        Ok(Some(Self {
+            acknowledged,
+            turn,
+            attempts: fields.number()?,
+            next_attempt: fields.optional_number()?,
+            reason: fields.text()?,
+        }))
     }
 }

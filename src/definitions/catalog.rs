@@ -8,9 +8,9 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 
 use super::{PriorityRule, SentBy, Validation};
-use crate::map::Map;
 use crate::body::Value;
 use crate::error::{Error, ErrorCode, Result};
+use crate::map::Map;
 use crate::record::{self, Fields, Read, Unreadable};
 use crate::store::Key;
 
@@ -136,7 +136,11 @@ impl Catalog {
             (fits(&rule.contract, contract) && fits(&rule.local_service, local) && fits(&rule.remote_service, remote))
                 .then(|| known(&rule.contract, 4) + known(&rule.local_service, 2) + known(&rule.remote_service, 1))
         };
-        let best = self.priorities.values().filter_map(|rule| exactness(rule).map(|exact| (exact, rule))).max_by_key(|(exact, _)| *exact);
+        let best = self
+            .priorities
+            .values()
+            .filter_map(|rule| exactness(rule).map(|exact| (exact, rule)))
+            .max_by_key(|(exact, _)| *exact);
         best.and_then(|(_, rule)| rule.level.to_u32()).unwrap_or(5)
     }
 
@@ -157,7 +161,8 @@ impl Catalog {
         let name = fields.text()?;
         match kind {
             0 => {
-                let validation = Validation::from_letter(&fields.text()?).ok_or(Unreadable::Field("an unknown validation"))?;
+                let validation =
+                    Validation::from_letter(&fields.text()?).ok_or(Unreadable::Field("an unknown validation"))?;
                 self.message_types.insert(name, MessageType { validation });
             }
             1 => {
@@ -176,7 +181,12 @@ impl Catalog {
             }
             4 => {
                 let level = fields.float()?;
-                let rule = PriorityRule { contract: fields.optional_text()?, local_service: fields.optional_text()?, remote_service: fields.optional_text()?, level };
+                let rule = PriorityRule {
+                    contract: fields.optional_text()?,
+                    local_service: fields.optional_text()?,
+                    remote_service: fields.optional_text()?,
+                    level,
+                };
                 self.priorities.insert(name, rule);
             }
             _ => return Err(Unreadable::Field("an unknown kind of definition")),
@@ -223,7 +233,9 @@ impl MessageType {
 impl Contract {
     pub(crate) fn record(&self, name: &str) -> Value {
         let mut record = head(Kind::Contract, name);
-        let entry = |(message_type, sent_by): &(Rc<str>, SentBy)| Value::list(vec![Value::from(&**message_type), Value::from(sent_by.name())]);
+        let entry = |(message_type, sent_by): &(Rc<str>, SentBy)| {
+            Value::list(vec![Value::from(&**message_type), Value::from(sent_by.name())])
+        };
         record.push(Value::list(self.entries.iter().map(entry).collect()));
         Value::list(record)
     }
@@ -253,7 +265,12 @@ impl ServiceDefinition {
     pub(crate) fn record(&self) -> Value {
         let mut record = head(Kind::Service, &self.name);
         let contracts = self.contracts.iter().map(|contract| Value::from(&**contract)).collect();
-        record.extend([Value::from(self.number), Value::from(self.queue), Value::from(self.implicit), Value::list(contracts)]);
+        record.extend([
+            Value::from(self.number),
+            Value::from(self.queue),
+            Value::from(self.implicit),
+            Value::list(contracts),
+        ]);
         Value::list(record)
     }
 }
@@ -262,7 +279,9 @@ impl PriorityRule {
     pub(crate) fn record(&self, name: &str) -> Value {
         let mut record = head(Kind::Priority, name);
         record.push(Value::from(self.level));
-        record.extend([&self.contract, &self.local_service, &self.remote_service].map(|name| record::optional(name.as_deref())));
+        record.extend(
+            [&self.contract, &self.local_service, &self.remote_service].map(|name| record::optional(name.as_deref())),
+        );
         Value::list(record)
     }
 }

@@ -5,7 +5,10 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 
 use super::catalog::Kind;
-use super::{Catalog, Contract, DEFAULT, Definitions, ERROR_QUEUE, MessageType, PriorityRule, QueueDefinition, QueueOptions, SentBy, ServiceDefinition, ServiceOptions, Status, Validation, check_name};
+use super::{
+    Catalog, Contract, DEFAULT, Definitions, ERROR_QUEUE, MessageType, PriorityRule, QueueDefinition, QueueOptions,
+    SentBy, ServiceDefinition, ServiceOptions, Status, Validation, check_name,
+};
 use crate::arrival;
 use crate::body::Value;
 use crate::changes::Cached;
@@ -25,7 +28,10 @@ pub(crate) const FIRST_QUEUE: u32 = 1;
 pub(crate) async fn birth(tx: &Tx, ids: &dyn Ids) -> Result<(Rc<str>, Catalog)> {
     let key = Key::from("birth");
     if let Some(record) = tx.get(StoreName::Meta, &key).await? {
-        let id = record.item(1).text().ok_or_else(|| Error::corrupt(StoreName::Meta.name(), &key, "the instance id is missing"))?;
+        let id = record
+            .item(1)
+            .text()
+            .ok_or_else(|| Error::corrupt(StoreName::Meta.name(), &key, "the instance id is missing"))?;
         return Ok((id.into(), load(tx).await?));
     }
     let id = text(ids.uuid());
@@ -48,10 +54,15 @@ pub(crate) async fn load(tx: &Tx) -> Result<Catalog> {
     catalog.message_types.insert(DEFAULT.into(), MessageType { validation: Validation::None });
     catalog.contracts.insert(DEFAULT.into(), Contract { entries: vec![(DEFAULT.into(), SentBy::Any)] });
     for record in tx.get_range(StoreName::Definitions, &Range::all(), None, Direction::Forward).await? {
-        catalog.read(&record).map_err(|problem| problem.at(StoreName::Definitions, &record.item(2).text().unwrap_or_default().as_str().into()))?;
+        catalog.read(&record).map_err(|problem| {
+            problem.at(StoreName::Definitions, &record.item(2).text().unwrap_or_default().as_str().into())
+        })?;
     }
     let key = Key::from(FIRST_QUEUE);
-    let first = tx.get(StoreName::Queues, &key).await?.ok_or_else(|| Error::corrupt(StoreName::Queues.name(), &key, "the queue \"error\" is missing"))?;
+    let first = tx
+        .get(StoreName::Queues, &key)
+        .await?
+        .ok_or_else(|| Error::corrupt(StoreName::Queues.name(), &key, "the queue \"error\" is missing"))?;
     catalog.stamp = Queue::from_record(FIRST_QUEUE, &first)?.stamp;
     Ok(catalog)
 }
@@ -131,12 +142,17 @@ impl Defining {
     fn message_type(&mut self, name: &str, validation: Validation) -> Result<()> {
         check_name("message type", name)?;
         if system::is_system(name) {
-            return Err(Error::new(ErrorCode::InvalidArgument, format!("The message type \"{name}\" is the broker's own and can't be defined.")).with("argument", "messageTypes"));
+            return Err(Error::new(
+                ErrorCode::InvalidArgument,
+                format!("The message type \"{name}\" is the broker's own and can't be defined."),
+            )
+            .with("argument", "messageTypes"));
         }
         match self.catalog.message_types.get(name) {
             Some(known) if known.validation == validation => Ok(()),
             Some(known) => {
-                let difference = format!("its validation is \"{}\", not \"{}\"", known.validation.letter(), validation.letter());
+                let difference =
+                    format!("its validation is \"{}\", not \"{}\"", known.validation.letter(), validation.letter());
                 Err(conflict("message type", name, &difference))
             }
             None => {
@@ -156,20 +172,43 @@ impl Defining {
             }
             self.catalog.message_type(message_type)?;
             if entries.iter().take(position).any(|(other, _)| other == message_type) {
-                return Err(Error::new(ErrorCode::InvalidArgument, format!("The contract \"{name}\" lists the message type \"{message_type}\" twice.")).numbered(8403).with("argument", "contracts"));
+                return Err(Error::new(
+                    ErrorCode::InvalidArgument,
+                    format!("The contract \"{name}\" lists the message type \"{message_type}\" twice."),
+                )
+                .numbered(8403)
+                .with("argument", "contracts"));
             }
         }
         if !entries.iter().any(|(_, sent_by)| *sent_by != SentBy::Target) {
-            let text = format!("The contract \"{name}\" has no message type that its initiator may send. Give at least one \"initiator\" or \"any\".");
-            return Err(Error::new(ErrorCode::InvalidArgument, text).numbered(8492).with("argument", "contracts").with("contract", name));
+            let text = format!(
+                "The contract \"{name}\" has no message type that its initiator may send. Give at least one \"initiator\" or \"any\"."
+            );
+            return Err(Error::new(ErrorCode::InvalidArgument, text)
+                .numbered(8492)
+                .with("argument", "contracts")
+                .with("contract", name));
         }
-        let entries: Vec<(Rc<str>, SentBy)> = entries.iter().map(|(message_type, sent_by)| (message_type.as_str().into(), *sent_by)).collect();
+        let entries: Vec<(Rc<str>, SentBy)> =
+            entries.iter().map(|(message_type, sent_by)| (message_type.as_str().into(), *sent_by)).collect();
         if let Some(known) = self.catalog.contracts.get(name) {
             for (message_type, sent_by) in &known.entries {
                 match entries.iter().find(|(other, _)| other == message_type) {
                     Some((_, other)) if other == sent_by => {}
-                    Some(_) => return Err(conflict("contract", name, &format!("\"{message_type}\" is sent by \"{}\"", sent_by.name()))),
-                    None => return Err(conflict("contract", name, &format!("it has \"{message_type}\", which these definitions leave out"))),
+                    Some(_) => {
+                        return Err(conflict(
+                            "contract",
+                            name,
+                            &format!("\"{message_type}\" is sent by \"{}\"", sent_by.name()),
+                        ));
+                    }
+                    None => {
+                        return Err(conflict(
+                            "contract",
+                            name,
+                            &format!("it has \"{message_type}\", which these definitions leave out"),
+                        ));
+                    }
                 }
             }
             if known.entries.len() == entries.len() {
@@ -192,7 +231,12 @@ impl Defining {
             return Ok(());
         }
         if self.catalog.services.contains_key(name) {
-            return Err(conflict("queue", name, "a service of that name is on another queue, and a queue has a service of its own name").into());
+            return Err(conflict(
+                "queue",
+                name,
+                "a service of that name is on another queue, and a queue has a service of its own name",
+            )
+            .into());
         }
         let number = work.claim(Number::Queue, 1)?.to_u32().ok_or(Stop::Stale)?;
         let mut queue = new_queue(name, number);
@@ -214,7 +258,13 @@ impl Defining {
         }
         let queue = match &options.queue {
             Some(queue) => self.catalog.queue(queue)?.number,
-            None => return Err(Error::invalid_argument("services", &format!("has no queue for the service \"{name}\": give `queue`")).into()),
+            None => {
+                return Err(Error::invalid_argument(
+                    "services",
+                    &format!("has no queue for the service \"{name}\": give `queue`"),
+                )
+                .into());
+            }
         };
         let mut contracts: Vec<Rc<str>> = options.contracts.iter().map(|contract| contract.as_str().into()).collect();
         let Some(known) = self.catalog.services.get(name).cloned() else {
@@ -231,7 +281,12 @@ impl Defining {
             contracts.insert(0, DEFAULT.into());
         }
         if let Some(missing) = known.contracts.iter().find(|contract| !contracts.contains(contract)) {
-            return Err(conflict("service", name, &format!("it accepts the contract \"{missing}\", which these definitions leave out")).into());
+            return Err(conflict(
+                "service",
+                name,
+                &format!("it accepts the contract \"{missing}\", which these definitions leave out"),
+            )
+            .into());
         }
         if known.contracts.len() != contracts.len() || known.implicit {
             self.put_service(ServiceDefinition { contracts, implicit: false, ..known });
@@ -242,7 +297,10 @@ impl Defining {
     fn priority(&mut self, name: &str, rule: &PriorityRule) -> Result<()> {
         check_name("priority", name)?;
         if !(1.0..=10.0).contains(&rule.level) || rule.level.fract() != 0.0 {
-            return Err(Error::invalid_argument("priorities", &format!("gives \"{name}\" a level that is not a whole number from 1 to 10")));
+            return Err(Error::invalid_argument(
+                "priorities",
+                &format!("gives \"{name}\" a level that is not a whole number from 1 to 10"),
+            ));
         }
         if self.catalog.priorities.get(name) != Some(rule) {
             self.records.push((Kind::Priority.key(name), rule.record(name)));
@@ -273,7 +331,9 @@ impl Defining {
         let numbers: Vec<u32> = self.catalog.queues.values().map(|queue| queue.number).collect();
         work.need([], numbers.iter().copied().filter(|number| !self.new_queues.contains(number)))?;
         for number in self.new_queues {
-            work.changes.queues.insert(number, Cached { stored: None, current: Some(Queue::new(number, stamp)), dirty: true });
+            work.changes
+                .queues
+                .insert(number, Cached { stored: None, current: Some(Queue::new(number, stamp)), dirty: true });
         }
         for number in numbers {
             work.change_queue(number, |queue| queue.stamp = stamp);
@@ -304,12 +364,22 @@ fn new_queue(name: &str, number: u32) -> QueueDefinition {
 }
 
 fn implicit_service(queue: &QueueDefinition, number: u32) -> ServiceDefinition {
-    ServiceDefinition { name: Rc::clone(&queue.name), number, queue: queue.number, contracts: vec![DEFAULT.into()], implicit: true }
+    ServiceDefinition {
+        name: Rc::clone(&queue.name),
+        number,
+        queue: queue.number,
+        contracts: vec![DEFAULT.into()],
+        implicit: true,
+    }
 }
 
 fn set_options(queue: &mut QueueDefinition, options: &QueueOptions) -> Result<()> {
     if options.max_rows.is_some() || options.max_age.is_some() {
-        return Err(Error::new(ErrorCode::NotSupported, "Bounds of the retention (`maxRows`, `maxAge`) are not supported by this version. Give `retention: true`.").with("option", "retention"));
+        return Err(Error::new(
+            ErrorCode::NotSupported,
+            "Bounds of the retention (`maxRows`, `maxAge`) are not supported by this version. Give `retention: true`.",
+        )
+        .with("option", "retention"));
     }
     queue.retention = options.retention.unwrap_or(queue.retention);
     queue.poison_message_handling = options.poison_message_handling.unwrap_or(queue.poison_message_handling);

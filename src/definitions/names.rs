@@ -16,5 +16,9 @@ pub fn check_name(what: &str, name: &str) -> Result<()> {
     }
     let problem = if length == 0 { "is empty" } else { "is longer than 128 characters" };
     let shown: String = name.chars().take(32).collect();
-    Err(Error::new(ErrorCode::InvalidArgument, format!("The name of a {what} {problem}: \"{shown}\". Names have 1 to 128 characters.")).with("argument", what))
+    Err(Error::new(
+        ErrorCode::InvalidArgument,
+        format!("The name of a {what} {problem}: \"{shown}\". Names have 1 to 128 characters."),
+    )
+    .with("argument", what))
 }

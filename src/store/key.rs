@@ -43,7 +43,10 @@ impl Key {
         match (value.number(), value.text()) {
             (Some(number), _) => Some(Self::Number(number)),
             (None, Some(text)) => Some(Self::Text(text.into())),
-            (None, None) => value.is_list().then(|| value.items().iter().map(Self::from_value).collect::<Option<_>>().map(Self::List)).flatten(),
+            (None, None) => value
+                .is_list()
+                .then(|| value.items().iter().map(Self::from_value).collect::<Option<_>>().map(Self::List))
+                .flatten(),
         }
     }
 }

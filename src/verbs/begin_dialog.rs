@@ -85,17 +85,26 @@ impl BeginDialog {
         check_name("service", &self.to)?;
         check_name("contract", self.contract())?;
         if self.related_conversation.is_some() && self.related_group.is_some() {
-            return Err(Error::invalid_argument("relatedGroup", "can't be given together with `relatedConversation`: one of the two names the group"));
+            return Err(Error::invalid_argument(
+                "relatedGroup",
+                "can't be given together with `relatedConversation`: one of the two names the group",
+            ));
         }
         let is_id = |id: &str| uuid::Uuid::try_parse(id).is_ok() && id.len() == 36;
         if self.related_group.as_deref().is_some_and(|group| !is_id(group)) {
             return Err(Error::invalid_argument("relatedGroup", "is not a group id: group ids are UUIDs"));
         }
         if self.to_broker.as_deref().is_some_and(|broker| broker != "current" && !is_id(broker)) {
-            return Err(Error::invalid_argument("toBroker", "is neither \"current\" nor a broker's instance id, which is a UUID"));
+            return Err(Error::invalid_argument(
+                "toBroker",
+                "is neither \"current\" nor a broker's instance id, which is a UUID",
+            ));
         }
-        if self.lifetime.is_some_and(|lifetime| !(lifetime >= 1.0 && lifetime <= MAX_LIFETIME)) {
-            let error = Error::new(ErrorCode::InvalidLifetime, "`lifetime` is out of range. Give milliseconds from 1 to 2 147 483 647 000 (68 years), or leave it out for no limit.");
+        if self.lifetime.is_some_and(|lifetime| !(1.0..=MAX_LIFETIME).contains(&lifetime)) {
+            let error = Error::new(
+                ErrorCode::InvalidLifetime,
+                "`lifetime` is out of range. Give milliseconds from 1 to 2 147 483 647 000 (68 years), or leave it out for no limit.",
+            );
             return Err(error.with("min", 1.0).with("max", MAX_LIFETIME));
         }
         Ok(())
@@ -115,7 +124,9 @@ impl Begun {
         let group = self.group(work, from.number)?;
 
         let lifetime = match options.lifetime {
-            Some(lifetime) => Some((work.now + lifetime, if work.is_view() { 0 } else { work.claim(Number::Stamp, 1)? })),
+            Some(lifetime) => {
+                Some((work.now + lifetime, if work.is_view() { 0 } else { work.claim(Number::Stamp, 1)? }))
+            }
             None => None,
         };
         let priority = work.catalog.priority(options.contract(), &options.from, &options.to);
@@ -139,7 +150,11 @@ impl Begun {
             crate::membership::join(work, group, conversation.id_of(Role::Initiator));
         }
         if let Some(key) = lifetime_key(&conversation) {
-            work.write(Change::Put(StoreName::Due, key, Value::list(vec![Value::from(1u32), record::value(self.number)])));
+            work.write(Change::Put(
+                StoreName::Due,
+                key,
+                Value::list(vec![Value::from(1u32), record::value(self.number)]),
+            ));
         }
         let info = ConversationInfo::of(&conversation, Role::Initiator);
         work.save(Box::new(conversation));
@@ -162,7 +177,11 @@ impl Begun {
             if conversation.side(role).is_some_and(|side| side.service != service) {
                 let error = Error::new(
                     ErrorCode::GroupInvalid,
-                    format!("The group {group} belongs to the service \"{}\", and this dialog begins at \"{}\". A group has conversations of one service only.", conversation.service(role), self.options.from),
+                    format!(
+                        "The group {group} belongs to the service \"{}\", and this dialog begins at \"{}\". A group has conversations of one service only.",
+                        conversation.service(role),
+                        self.options.from
+                    ),
                 );
                 return Err(work.at_commit(error.with("group", &*group)).into());
             }

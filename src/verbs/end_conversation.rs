@@ -60,9 +60,14 @@ impl EndOptions {
     pub(crate) fn check(&self) -> Result<()> {
         let Some(error) = &self.error else { return Ok(()) };
         if self.cleanup {
-            return Err(Error::invalid_argument("error", "can't be given together with `cleanup`: with cleanup the far side is not told anything"));
+            return Err(Error::invalid_argument(
+                "error",
+                "can't be given together with `cleanup`: with cleanup the far side is not told anything",
+            ));
         }
-        let invalid = |problem: &str, number| Err(Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}.")).numbered(number));
+        let invalid = |problem: &str, number| {
+            Err(Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}.")).numbered(number))
+        };
         if !(error.code >= 1.0 && error.code <= f64::from(i32::MAX) && error.code.fract() == 0.0) {
             return invalid("a `code` that is a whole number from 1 to 2 147 483 647", 8422);
         }
@@ -81,12 +86,23 @@ impl End {
         work.lock(&conversation.group(role))?;
         let Some(side) = conversation.side(role).cloned() else { return Err(work.not_found(&self.handle).into()) };
         if !side.state.may_end() && !self.options.cleanup {
-            let error = wrong_state("END", 8427, &conversation, role, side.state, "It goes by itself once the far side has been told; END WITH CLEANUP removes it now.");
+            let error = wrong_state(
+                "END",
+                8427,
+                &conversation,
+                role,
+                side.state,
+                "It goes by itself once the far side has been told; END WITH CLEANUP removes it now.",
+            );
             return Err(work.at_commit(error).into());
         }
         let queue = work.queue_of(side.service)?;
 
-        let archived = if self.options.archive.unwrap_or(queue.archive) { archive::copy(work, &conversation, role, &queue.name)? } else { 0 };
+        let archived = if self.options.archive.unwrap_or(queue.archive) {
+            archive::copy(work, &conversation, role, &queue.name)?
+        } else {
+            0
+        };
         let received = work.changes.taken.get(&conversation.id_of(role)).map_or(0, |taken| taken.rows);
         let discarded = (side.unread + side.parked + side.held_count()).saturating_sub(received);
         let is_told = side.state == State::Conversing && !self.options.cleanup;
@@ -103,10 +119,10 @@ impl End {
             work.move_state(&conversation, role, side.service, Some(side.state), None)?;
             *conversation.side_mut(role) = None;
         }
-        if conversation.is_gone() {
-            if let Some(key) = lifetime_key(&conversation) {
-                work.write(Change::Delete(StoreName::Due, key));
-            }
+        if conversation.is_gone()
+            && let Some(key) = lifetime_key(&conversation)
+        {
+            work.write(Change::Delete(StoreName::Due, key));
         }
         work.changes.ended.push(conversation.id_of(role));
         work.save(conversation);
@@ -114,7 +130,13 @@ impl End {
     }
 
     /// Both ends are here. Gives whether something of ours waits outside: the far queue is off.
-    fn tell_far_side(&self, work: &mut Work<'_>, conversation: &mut Conversation, role: Role, is_told: bool) -> Outcome<bool> {
+    fn tell_far_side(
+        &self,
+        work: &mut Work<'_>,
+        conversation: &mut Conversation,
+        role: Role,
+        is_told: bool,
+    ) -> Outcome<bool> {
         let far = role.other();
         // What the far side had sent and could not bring in is gone with our rows.
         arrival::finish_outbound(work, conversation, far)?;
@@ -135,7 +157,13 @@ impl End {
     }
 
     /// The far end is in another broker, or its service is not known. Gives whether something is to be transmitted.
-    fn tell_far_broker(&self, work: &mut Work<'_>, conversation: &mut Conversation, role: Role, is_told: bool) -> Outcome<bool> {
+    fn tell_far_broker(
+        &self,
+        work: &mut Work<'_>,
+        conversation: &mut Conversation,
+        role: Role,
+        is_told: bool,
+    ) -> Outcome<bool> {
         let id = conversation.id_of(role);
         let row = match &self.options.error {
             Some(error) => self.error_row(work, error.code, &error.description),
@@ -159,7 +187,15 @@ impl End {
         outgoing.turn = is_told.then(|| outgoing.turn.unwrap_or(now));
         if is_told {
             side.next_send += 1;
-            work.append(Pending { side: id, class: Class::Sent, service, is_visible: false, first: next, sequence: next, rows: vec![row] });
+            work.append(Pending {
+                side: id,
+                class: Class::Sent,
+                service,
+                is_visible: false,
+                first: next,
+                sequence: next,
+                rows: vec![row],
+            });
         }
         work.changes.notice.transmission = true;
         work.count(service, |counters| {
@@ -167,8 +203,7 @@ impl End {
                 counters.outgoing = counters.outgoing.saturating_sub(waiting);
             }
             counters.outgoing += u64::from(is_told);
-        })
-        ?;
+        })?;
         Ok(is_told)
     }
 
@@ -183,7 +218,13 @@ fn end_dialog(work: &Work<'_>) -> Row {
 }
 
 fn system_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
-    Row { message_type: message_type.into(), id: work.core.host.ids.uuid(), time: work.now, headers: Value::undefined(), body }
+    Row {
+        message_type: message_type.into(),
+        id: work.core.host.ids.uuid(),
+        time: work.now,
+        headers: Value::undefined(),
+        body,
+    }
 }
 
 /// Takes this side's rows out of its queue: unread, retained received, retained sent. What is to be transmitted stays.
@@ -196,8 +237,7 @@ fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
         counters.copies = counters.copies.saturating_sub(side.copies);
         counters.parked = counters.parked.saturating_sub(side.parked);
         counters.held = counters.held.saturating_sub(held);
-    })
-    ?;
+    })?;
     let transmits = conversation.local == Some(false);
     work.changes.drop_rows(|pending| pending.side == id && !(transmits && pending.class == Class::Sent));
     remove_runs(work, id, side, transmits);
@@ -205,7 +245,8 @@ fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
         // What stays of it has no rows: a fresh side in the same group, with the numbers that must not be given again.
         let mut bare = Side::new(side.service, side.state, side.priority, side.group.clone());
         bare.has_group_state = side.has_group_state;
-        (bare.next_send, bare.next_expected, bare.cursor, bare.next_system) = (side.next_send, side.next_expected, side.next_expected, side.next_system);
+        (bare.next_send, bare.next_expected, bare.cursor, bare.next_system) =
+            (side.next_send, side.next_expected, side.next_expected, side.next_system);
         (bare.outgoing, bare.runs, bare.has_bodies) = (side.outgoing.clone(), side.runs, side.has_bodies);
         *left = bare;
     }
@@ -215,8 +256,14 @@ fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
 fn remove_runs(work: &mut Work<'_>, id: SideId, side: &Side, transmits: bool) {
     if transmits {
         for class in [Class::System, Class::Received, Class::Parked] {
-            work.write(Change::DeleteRange(StoreName::Messages, message::keys_between(id, class, 0, side.next_expected.max(side.next_system))));
-            work.write(Change::DeleteRange(StoreName::Bodies, message::keys_between(id, class, 0, side.next_expected.max(side.next_system))));
+            work.write(Change::DeleteRange(
+                StoreName::Messages,
+                message::keys_between(id, class, 0, side.next_expected.max(side.next_system)),
+            ));
+            work.write(Change::DeleteRange(
+                StoreName::Bodies,
+                message::keys_between(id, class, 0, side.next_expected.max(side.next_system)),
+            ));
         }
     } else if side.runs > sweep::MANY {
         sweep::later(work, id, side);
@@ -239,11 +286,13 @@ fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) ->
         side.next_expected = held.from;
         work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
         work.write(Change::DeleteRange(StoreName::Messages, range));
-        work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::Received && pending.first >= held.from);
+        work.changes
+            .drop_rows(|pending| pending.side == id && pending.class == Class::Received && pending.first >= held.from);
     }
     for row in side.system.iter().filter(|row| row.held) {
         work.write(Change::Delete(StoreName::Messages, message::key(id, Class::System, row.number)));
-        work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::System && pending.first == row.number);
+        work.changes
+            .drop_rows(|pending| pending.side == id && pending.class == Class::System && pending.first == row.number);
     }
     side.system.retain(|row| !row.held);
     let service = side.service;

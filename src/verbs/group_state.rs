@@ -22,7 +22,9 @@ impl GroupState<'_> {
     /// Sets it. It goes with the group's last conversation.
     pub(crate) fn set(&self, work: &mut Work<'_>, state: &Body) -> Outcome<()> {
         let (group, mut conversation, role) = self.locked(work)?;
-        if let Some(side) = conversation.side_mut(role).as_mut().filter(|side| side.group.is_none() && !side.has_group_state) {
+        if let Some(side) =
+            conversation.side_mut(role).as_mut().filter(|side| side.group.is_none() && !side.has_group_state)
+        {
             side.has_group_state = true;
             work.save(conversation);
         }
@@ -37,7 +39,12 @@ impl GroupState<'_> {
         };
         let Some((conversation, role)) = member else {
             let shown: String = self.0.chars().take(64).collect();
-            let error = Error::new(ErrorCode::GroupNotFound, format!("No conversation here is in the group \"{shown}\": a group is gone with its last conversation."));
+            let error = Error::new(
+                ErrorCode::GroupNotFound,
+                format!(
+                    "No conversation here is in the group \"{shown}\": a group is gone with its last conversation."
+                ),
+            );
             return Err(work.at_commit(error.with("group", shown.as_str())).into());
         };
         let group = conversation.group(role);

@@ -9,16 +9,16 @@ mod take;
 
 use std::rc::Rc;
 
-pub use begin_dialog::{BeginDialog, ConversationInfo};
-pub use end_conversation::{EndError, EndOptions, EndResult};
-pub use receive::ReceiveOptions;
-pub use send::{OutgoingMessage, Send};
 pub(crate) use begin_dialog::Begun;
 #[cfg(feature = "audit")]
 pub(crate) use begin_dialog::lifetime_key;
+pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use end_conversation::End;
+pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use group_state::GroupState;
+pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, receive};
+pub use send::{OutgoingMessage, Send};
 pub(crate) use send::{change_state, wrong_state};
 pub(crate) use take::{Take, TakenRun};
 
@@ -130,11 +130,11 @@ impl Verb {
     /// Asks for what it will probably need: read together, in one phase.
     pub(crate) fn guess(&self, core: &Core, reads: &mut Reads) {
         let mut wanted = self.conversations();
-        if let Self::Receive(name, _) = self {
-            if let Some(queue) = core.catalog().queues.get(name) {
-                reads.want_queue(queue.number);
-                wanted.extend(core.heads.guess(queue.number).map(|side| side.conversation));
-            }
+        if let Self::Receive(name, _) = self
+            && let Some(queue) = core.catalog().queues.get(name)
+        {
+            reads.want_queue(queue.number);
+            wanted.extend(core.heads.guess(queue.number).map(|side| side.conversation));
         }
         for number in wanted {
             core.routes.get(number).into_iter().for_each(|queue| reads.want_queue(queue));

@@ -34,10 +34,16 @@ impl ReceiveOptions {
     /// What can be seen without looking anything up.
     pub(crate) fn check(&self) -> Result<()> {
         if self.top.is_some_and(|top| !(top >= 1.0 && top.fract() == 0.0 && top.is_finite())) {
-            return Err(Error::invalid_argument("top", "is not a whole number from 1. Leave it out to receive all that one group has ready"));
+            return Err(Error::invalid_argument(
+                "top",
+                "is not a whole number from 1. Leave it out to receive all that one group has ready",
+            ));
         }
         if self.conversation.is_some() && self.group.is_some() {
-            return Err(Error::invalid_argument("group", "can't be given together with `conversation`: one of the two names what to receive"));
+            return Err(Error::invalid_argument(
+                "group",
+                "can't be given together with `conversation`: one of the two names what to receive",
+            ));
         }
         Ok(())
     }
@@ -61,7 +67,13 @@ pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions)
     };
     work.queue(queue.number)?;
     if !queue.receive_enabled {
-        let error = Error::new(ErrorCode::QueueDisabled, format!("The queue \"{}\" is off: nothing can be received from it. Switch it on with alterQueue.", queue.name));
+        let error = Error::new(
+            ErrorCode::QueueDisabled,
+            format!(
+                "The queue \"{}\" is off: nothing can be received from it. Switch it on with alterQueue.",
+                queue.name
+            ),
+        );
         return Err(error.with("queue", &*queue.name).into());
     }
     let sides = match (&options.conversation, &options.group) {
@@ -78,7 +90,9 @@ pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions)
         }
         let Some(conversation) = work.stored(side.conversation)? else { continue };
         let owner = Owner::of(&conversation, side.role);
-        let Some(take) = read_rows(work, &conversation, side, &owner, &mut allowance, &mut received.rows)? else { continue };
+        let Some(take) = read_rows(work, &conversation, side, &owner, &mut allowance, &mut received.rows)? else {
+            continue;
+        };
         received.takes.push(take);
     }
     if work.is_view() {
@@ -116,9 +130,13 @@ fn one_conversation(work: &mut Work<'_>, queue: &QueueDefinition, handle: &str) 
 fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<Vec<SideId>> {
     let id = id.to_ascii_lowercase();
     let member = membership::any_member(work, &id)?;
-    let Some((conversation, role)) = member.filter(|(conversation, role)| is_on(work, queue, conversation, *role)) else {
+    let Some((conversation, role)) = member.filter(|(conversation, role)| is_on(work, queue, conversation, *role))
+    else {
         let shown: String = id.chars().take(64).collect();
-        let error = Error::new(ErrorCode::GroupNotFound, format!("No conversation of the queue \"{}\" is in the group \"{shown}\".", queue.name));
+        let error = Error::new(
+            ErrorCode::GroupNotFound,
+            format!("No conversation of the queue \"{}\" is in the group \"{shown}\".", queue.name),
+        );
         return Err(error.with("group", shown.as_str()).into());
     };
     let group = conversation.group(role);
@@ -139,11 +157,21 @@ fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcome<Vec<Si
 
 /// The members of a group that have something to receive, the higher priority first.
 fn members_in_line(work: &mut Work<'_>, queue: &QueueDefinition, group: &str) -> Outcome<Vec<SideId>> {
-    let sides = work.read_range(StoreName::Turns, Turn::of_group(queue.number, group), None, |record| Turn::read(record).map(|turn| turn.side))?;
+    let sides = work.read_range(StoreName::Turns, Turn::of_group(queue.number, group), None, |record| {
+        Turn::read(record).map(|turn| turn.side)
+    })?;
     work.need(sides.iter().map(|side| side.conversation), [])?;
     Ok(sides)
 }
 
-fn is_on(work: &Work<'_>, queue: &QueueDefinition, conversation: &crate::conversation::Conversation, role: Role) -> bool {
-    conversation.side(role).and_then(|side| work.catalog.service_by_number(side.service)).is_some_and(|service| service.queue == queue.number)
+fn is_on(
+    work: &Work<'_>,
+    queue: &QueueDefinition,
+    conversation: &crate::conversation::Conversation,
+    role: Role,
+) -> bool {
+    conversation
+        .side(role)
+        .and_then(|side| work.catalog.service_by_number(side.service))
+        .is_some_and(|service| service.queue == queue.number)
 }

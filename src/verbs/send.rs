@@ -46,7 +46,9 @@ impl Send {
         };
         for (position, handle) in self.to.iter().enumerate() {
             if self.to.iter().take(position).any(|other| other == handle) {
-                return Err(Error::invalid_argument("to", "names a conversation twice: each gets the message once").into());
+                return Err(
+                    Error::invalid_argument("to", "names a conversation twice: each gets the message once").into()
+                );
             }
         }
         let mut checked = Vec::with_capacity(self.to.len());
@@ -69,7 +71,9 @@ fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, messages:
     let Some(side) = conversation.side(role) else { return Err(work.not_found(&conversation.handle(role)).into()) };
     // What an END or an Error at the other end does to a transaction that has already sent: see `too_late`.
     if !side.state.may_send() && !is_late(work, side.state) {
-        return Err(work.at_commit(wrong_state("SEND", 8429, conversation, role, side.state, "Receive what is left, then END it.")).into());
+        return Err(work
+            .at_commit(wrong_state("SEND", 8429, conversation, role, side.state, "Receive what is left, then END it."))
+            .into());
     }
     let mut last = None;
     for message in messages {
@@ -83,7 +87,10 @@ fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, messages:
         work.queue(queue.number)?;
         let error = Error::new(
             ErrorCode::QueueDisabled,
-            format!("The queue \"{}\" of the sending service is off and has retention on, so the sent message can't be kept. Switch the queue on with alterQueue.", queue.name),
+            format!(
+                "The queue \"{}\" of the sending service is off and has retention on, so the sent message can't be kept. Switch the queue on with alterQueue.",
+                queue.name
+            ),
         );
         return Err(work.at_commit(error.numbered(9618).with("queue", &*queue.name).with("retention", true)).into());
     }
@@ -100,8 +107,16 @@ fn check_type(work: &mut Work<'_>, conversation: &Conversation, role: Role, mess
         None => {
             // It may have grown meanwhile.
             work.queue(crate::definitions::FIRST_QUEUE)?;
-            let error = Error::new(ErrorCode::NotInContract, format!("The contract \"{}\" does not have the message type \"{message_type}\". Add it to the contract, or send another type.", conversation.contract));
-            return Err(work.at_commit(error.with("messageType", &**message_type).with("contract", &*conversation.contract)).into());
+            let error = Error::new(
+                ErrorCode::NotInContract,
+                format!(
+                    "The contract \"{}\" does not have the message type \"{message_type}\". Add it to the contract, or send another type.",
+                    conversation.contract
+                ),
+            );
+            return Err(work
+                .at_commit(error.with("messageType", &**message_type).with("contract", &*conversation.contract))
+                .into());
         }
     };
     let (wrong, number) = match role {
@@ -111,17 +126,40 @@ fn check_type(work: &mut Work<'_>, conversation: &Conversation, role: Role, mess
     if wrong {
         let error = Error::new(
             ErrorCode::WrongDirection,
-            format!("Only the {} may send \"{message_type}\" on the contract \"{}\", and this is the other end.", sent_by.name(), conversation.contract),
+            format!(
+                "Only the {} may send \"{message_type}\" on the contract \"{}\", and this is the other end.",
+                sent_by.name(),
+                conversation.contract
+            ),
         );
-        return Err(work.at_commit(error.numbered(number).with("messageType", &**message_type).with("contract", &*conversation.contract).with("sentBy", sent_by.name())).into());
+        return Err(work
+            .at_commit(
+                error
+                    .numbered(number)
+                    .with("messageType", &**message_type)
+                    .with("contract", &*conversation.contract)
+                    .with("sentBy", sent_by.name()),
+            )
+            .into());
     }
     Ok(())
 }
 
-fn send(work: &mut Work<'_>, mut conversation: Box<Conversation>, role: Role, messages: &[OutgoingMessage]) -> Outcome<()> {
+fn send(
+    work: &mut Work<'_>,
+    mut conversation: Box<Conversation>,
+    role: Role,
+    messages: &[OutgoingMessage],
+) -> Outcome<()> {
     let Some(side) = conversation.side(role).cloned() else { return Ok(()) };
     let now = work.now;
-    let row = |message: &OutgoingMessage| Row { message_type: Rc::clone(&message.message_type), id: message.id, time: now, headers: message.headers.clone(), body: message.body.clone() };
+    let row = |message: &OutgoingMessage| Row {
+        message_type: Rc::clone(&message.message_type),
+        id: message.id,
+        time: now,
+        headers: message.headers.clone(),
+        body: message.body.clone(),
+    };
     let rows: Vec<Row> = messages.iter().map(row).collect();
     if conversation.local.is_none() {
         conversation.local = Some(is_local(work, &conversation)?);
@@ -130,7 +168,13 @@ fn send(work: &mut Work<'_>, mut conversation: Box<Conversation>, role: Role, me
     if is_local && is_late(work, side.state) {
         // No other queue's record says whether the definitions are current.
         work.queue_of(side.service)?;
-        drop_rows(work, &conversation, role, &rows, "the far side ended the conversation before the transaction committed");
+        drop_rows(
+            work,
+            &conversation,
+            role,
+            &rows,
+            "the far side ended the conversation before the transaction committed",
+        );
         return Ok(());
     }
 
@@ -154,7 +198,8 @@ fn send(work: &mut Work<'_>, mut conversation: Box<Conversation>, role: Role, me
 
 /// Whether the target service is in this broker.
 fn is_local(work: &mut Work<'_>, conversation: &Conversation) -> Outcome<bool> {
-    let here = conversation.to_broker.as_deref().is_none_or(|broker| broker == "current" || *broker == *work.core.instance_id);
+    let here =
+        conversation.to_broker.as_deref().is_none_or(|broker| broker == "current" || *broker == *work.core.instance_id);
     if here && !work.catalog.services.contains_key(&conversation.target_service) {
         work.queue(crate::definitions::FIRST_QUEUE)?;
     }
@@ -162,7 +207,14 @@ fn is_local(work: &mut Work<'_>, conversation: &Conversation) -> Outcome<bool> {
 }
 
 /// Retention at the sender keeps a copy with status 3. A row that has to be transmitted is the same row.
-fn keep_copies(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, sequence: u64, rows: &[Row], is_local: bool) -> Outcome<()> {
+fn keep_copies(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    sequence: u64,
+    rows: &[Row],
+    is_local: bool,
+) -> Outcome<()> {
     let id = conversation.id_of(role);
     let Some(sender) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let service = sender.service;
@@ -176,16 +228,29 @@ fn keep_copies(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
         sender.copies += added;
         work.count(service, |counters| counters.copies += added)?;
     }
-    work.append(Pending { side: id, class: Class::Sent, service, is_visible: retains, first: sequence, sequence, rows: rows.to_vec() });
+    work.append(Pending {
+        side: id,
+        class: Class::Sent,
+        service,
+        is_visible: retains,
+        first: sequence,
+        sequence,
+        rows: rows.to_vec(),
+    });
     Ok(())
 }
 
 /// Puts the messages straight into the queue of the far end, in the same broker.
 fn deliver(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, rows: Vec<Row>) -> Outcome<()> {
     let far = role.other();
-    let is_first = role == Role::Initiator && conversation.target.is_none() && conversation.side(role).is_some_and(|side| side.next_send == count(rows.len()));
+    let is_first = role == Role::Initiator
+        && conversation.target.is_none()
+        && conversation.side(role).is_some_and(|side| side.next_send == count(rows.len()));
     if is_first && !open_target(work, conversation)? {
-        let description = format!("The service \"{}\" does not accept the contract \"{}\".", conversation.target_service, conversation.contract);
+        let description = format!(
+            "The service \"{}\" does not accept the contract \"{}\".",
+            conversation.target_service, conversation.contract
+        );
         return arrival::fail(work, conversation, role, -8409, &description);
     }
     match conversation.side(far).map(|side| (side.state, side.service)) {
@@ -210,7 +275,8 @@ fn open_target(work: &mut Work<'_>, conversation: &mut Conversation) -> Outcome<
     if !service.contracts.contains(&conversation.contract) {
         return Ok(false);
     }
-    let priority = work.catalog.priority(&conversation.contract, &conversation.target_service, &conversation.initiator_service);
+    let priority =
+        work.catalog.priority(&conversation.contract, &conversation.target_service, &conversation.initiator_service);
     conversation.target = Some(Side::new(service.number, State::Conversing, priority, None));
     work.move_state(conversation, Role::Target, service.number, None, Some(State::Conversing))?;
     Ok(true)
@@ -257,11 +323,25 @@ pub(crate) fn change_state(work: &mut Work<'_>, conversation: &mut Conversation,
 }
 
 /// The error for a verb that the state of its endpoint does not allow.
-pub(crate) fn wrong_state(verb: &'static str, number: u16, conversation: &Conversation, role: Role, state: State, advice: &str) -> Error {
+pub(crate) fn wrong_state(
+    verb: &'static str,
+    number: u16,
+    conversation: &Conversation,
+    role: Role,
+    state: State,
+    advice: &str,
+) -> Error {
     let handle = conversation.handle(role);
-    Error::new(ErrorCode::InvalidState, format!("{verb} is not allowed on the conversation {handle} in state {} ({}). {advice}", state.letters(), state.meaning()))
-        .numbered(number)
-        .with("operation", verb)
-        .with("state", state.letters())
-        .with("handle", &*handle)
+    Error::new(
+        ErrorCode::InvalidState,
+        format!(
+            "{verb} is not allowed on the conversation {handle} in state {} ({}). {advice}",
+            state.letters(),
+            state.meaning()
+        ),
+    )
+    .numbered(number)
+    .with("operation", verb)
+    .with("state", state.letters())
+    .with("handle", &*handle)
 }

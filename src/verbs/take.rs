@@ -41,17 +41,28 @@ impl Take {
     /// received twice.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
         let conversation = work.conversation(self.side.conversation)?;
-        let Some(mut conversation) = conversation.filter(|conversation| conversation.side(self.side.role).is_some()) else {
-            let error = Error::new(ErrorCode::ConversationNotFound, "A conversation that messages were received from was ended before the transaction committed. It was rolled back.");
+        let Some(mut conversation) = conversation.filter(|conversation| conversation.side(self.side.role).is_some())
+        else {
+            let error = Error::new(
+                ErrorCode::ConversationNotFound,
+                "A conversation that messages were received from was ended before the transaction committed. It was rolled back.",
+            );
             return Err(work.at_commit(error).into());
         };
         let handle = conversation.handle(self.side.role);
         let Some(side) = conversation.side_mut(self.side.role).as_mut() else { return Ok(()) };
-        let is_unchanged = side.cursor == self.from && side.fence == self.fence && self.system.iter().all(|(kind, number)| side.system.iter().any(|row| (row.kind, row.number) == (*kind, *number)));
+        let is_unchanged = side.cursor == self.from
+            && side.fence == self.fence
+            && self
+                .system
+                .iter()
+                .all(|(kind, number)| side.system.iter().any(|row| (row.kind, row.number) == (*kind, *number)));
         if !is_unchanged {
             let error = Error::new(
                 ErrorCode::TransactionClosed,
-                format!("Another reader has received from the conversation {handle} meanwhile. The transaction was rolled back; run it again and it gets what is there now."),
+                format!(
+                    "Another reader has received from the conversation {handle} meanwhile. The transaction was rolled back; run it again and it gets what is there now."
+                ),
             );
             return Err(work.at_commit(error.with("handle", &*handle)).into());
         }
@@ -70,8 +81,7 @@ impl Take {
         work.count(service, |counters| {
             counters.ready = counters.ready.saturating_sub(taken);
             counters.kept += if retains { taken } else { 0 };
-        })
-        ?;
+        })?;
         work.save(conversation);
         Ok(())
     }
@@ -82,15 +92,27 @@ impl Take {
             work.write(Change::Delete(StoreName::Messages, message::key(self.side, Class::System, *number)));
             side.runs = side.runs.saturating_sub(1);
         }
-        let is_kept = |run: &TakenRun| side.kept_intervals.iter().any(|Interval { from, to }| *from <= run.last && run.first < *to);
+        let is_kept = |run: &TakenRun| {
+            side.kept_intervals.iter().any(|Interval { from, to }| *from <= run.last && run.first < *to)
+        };
         let gone: Vec<&TakenRun> = self.runs.iter().filter(|run| run.last < self.to && !is_kept(run)).collect();
         let (Some(first), Some(last)) = (gone.first(), gone.last()) else { return };
         // They follow each other, unless a retained one is between them.
-        let ranges = if gone.len() == self.runs.len() || side.kept_intervals.is_empty() { vec![(first.first, last.last)] } else { gone.iter().map(|run| (run.first, run.last)).collect() };
+        let ranges = if gone.len() == self.runs.len() || side.kept_intervals.is_empty() {
+            vec![(first.first, last.last)]
+        } else {
+            gone.iter().map(|run| (run.first, run.last)).collect()
+        };
         for (from, to) in ranges {
-            work.write(Change::DeleteRange(StoreName::Messages, message::keys_between(self.side, Class::Received, from, to)));
+            work.write(Change::DeleteRange(
+                StoreName::Messages,
+                message::keys_between(self.side, Class::Received, from, to),
+            ));
             if side.has_bodies {
-                work.write(Change::DeleteRange(StoreName::Bodies, message::keys_between(self.side, Class::Received, from, to)));
+                work.write(Change::DeleteRange(
+                    StoreName::Bodies,
+                    message::keys_between(self.side, Class::Received, from, to),
+                ));
             }
         }
         side.runs = side.runs.saturating_sub(message::count(gone.len()));

@@ -104,7 +104,12 @@ pub(crate) fn info(work: &mut Work<'_>, handle: &str) -> Outcome<Option<Endpoint
 }
 
 /// Endpoints, in the order of the numbers of their conversations. `position` is the number of the last conversation.
-pub(crate) async fn conversations(driver: &mut Driver<'_>, filter: &EndpointFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Endpoint>> {
+pub(crate) async fn conversations(
+    driver: &mut Driver<'_>,
+    filter: &EndpointFilter,
+    position: Option<&[f64]>,
+    extent: Extent,
+) -> Outcome<Page<Endpoint>> {
     let mut page = Page { rows: Vec::new(), next: None };
     if let Some(group) = &filter.group {
         let endpoints = driver.look(|work| of_group(work, group)).await?;
@@ -130,7 +135,9 @@ pub(crate) async fn conversations(driver: &mut Driver<'_>, filter: &EndpointFilt
                 },
             };
             let conversation = Conversation::from_record(number, &record)?;
-            let endpoints = [Role::Initiator, Role::Target].into_iter().filter_map(|role| Endpoint::of(driver.core, &conversation, role));
+            let endpoints = [Role::Initiator, Role::Target]
+                .into_iter()
+                .filter_map(|role| Endpoint::of(driver.core, &conversation, role));
             page.rows.extend(endpoints.filter(|endpoint| filter.wants(endpoint)));
             last = Some(float(number));
         }

@@ -17,10 +17,10 @@ use crate::store::{Mode, StoreName, transact};
 use crate::work::{Outcome, Purpose, Stop, Work};
 
 pub use endpoints::{Endpoint, EndpointFilter};
-pub use queues::QueueInfo;
-pub use select::RowFilter;
 use endpoints::{conversations, info};
+pub use queues::QueueInfo;
 use queues::{count_rows, queues};
+pub use select::RowFilter;
 use select::{select, select_archive};
 pub use transmission::TransmissionRow;
 use transmission::transmission_queue;
@@ -87,12 +87,15 @@ impl Core {
         if let View::Select(_, filter) | View::Count(_, filter) | View::Archive(filter) = view {
             filter.check()?;
         }
-        let scope: &[StoreName] = if matches!(view, View::Archive(_)) { &[StoreName::Meta, StoreName::Archive] } else { &SCOPE };
+        let scope: &[StoreName] =
+            if matches!(view, View::Archive(_)) { &[StoreName::Meta, StoreName::Archive] } else { &SCOPE };
         loop {
             let read = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
                 self.check_database(tx).await?;
                 let (mut reads, mut changes) = (Reads::default(), Changes::default());
-                Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }.answer(view, position, extent).await
+                Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }
+                    .answer(view, position, extent)
+                    .await
             });
             match read.await {
                 Err(Stop::Stale) => self.reload_catalog().await?,
@@ -122,8 +125,12 @@ impl Driver<'_> {
 
 fn look(work: &mut Work<'_>, view: &View) -> Outcome<Seen> {
     match view {
-        View::Info(handle) => info(work, handle).map(|found| Seen::Endpoints(Page { rows: found.into_iter().collect(), next: None })),
-        View::TransmissionQueue(conversation) => transmission_queue(work, conversation.as_deref()).map(Seen::TransmissionQueue),
+        View::Info(handle) => {
+            info(work, handle).map(|found| Seen::Endpoints(Page { rows: found.into_iter().collect(), next: None }))
+        }
+        View::TransmissionQueue(conversation) => {
+            transmission_queue(work, conversation.as_deref()).map(Seen::TransmissionQueue)
+        }
         _ => queues(work).map(Seen::Queues),
     }
 }

@@ -67,12 +67,24 @@ fn counted(work: &mut Work<'_>, name: &str, filter: &RowFilter) -> Outcome<u64> 
     let queue = work.look_up(|catalog| catalog.queue(name))?;
     let record = work.queue(queue.number)?;
     let counts = match &filter.conversation {
-        None => [record.total(|of| of.kept), record.total(|of| of.ready), record.total(|of| of.parked), record.total(|of| of.copies)],
+        None => [
+            record.total(|of| of.kept),
+            record.total(|of| of.ready),
+            record.total(|of| of.parked),
+            record.total(|of| of.copies),
+        ],
         Some(handle) => {
             let Some((conversation, role)) = work.find(handle)? else { return Ok(0) };
-            let side = conversation.side(role).filter(|side| work.catalog.queue_of(side.service).is_some_and(|other| other.number == queue.number));
+            let side = conversation
+                .side(role)
+                .filter(|side| work.catalog.queue_of(side.service).is_some_and(|other| other.number == queue.number));
             side.map_or([0; 4], |side| [side.kept, side.unread, side.parked, side.copies])
         }
     };
-    Ok(counts.into_iter().zip([0.0, 1.0, 2.0, 3.0]).filter(|(_, status)| filter.has_status(*status)).map(|(count, _)| count).sum())
+    Ok(counts
+        .into_iter()
+        .zip([0.0, 1.0, 2.0, 3.0])
+        .filter(|(_, status)| filter.has_status(*status))
+        .map(|(count, _)| count)
+        .sum())
 }

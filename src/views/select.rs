@@ -114,7 +114,13 @@ impl Stream {
     }
 
     /// The error for record `index` of what is left to be read: only the store knows its key for sure.
-    async fn unreadable(&self, driver: &Driver<'_>, direction: Direction, index: usize, problem: Unreadable) -> Result<Error> {
+    async fn unreadable(
+        &self,
+        driver: &Driver<'_>,
+        direction: Direction,
+        index: usize,
+        problem: Unreadable,
+    ) -> Result<Error> {
         let mut keys = driver.tx.get_keys(self.source, &self.range, None).await?;
         if direction == Direction::Backward {
             keys.reverse();
@@ -128,7 +134,13 @@ fn order_key(service: u32, order: u64) -> Key {
 }
 
 /// What `select` shows. `position` is what the page before gave: the last order, how many rows may still come, and per class where to go on.
-pub(crate) async fn select(driver: &mut Driver<'_>, name: &str, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Rows>> {
+pub(crate) async fn select(
+    driver: &mut Driver<'_>,
+    name: &str,
+    filter: &RowFilter,
+    position: Option<&[f64]>,
+    extent: Extent,
+) -> Outcome<Page<Rows>> {
     let whole = |index: usize| position.and_then(|position| position.get(index)).and_then(|number| number.to_u64());
     let last = whole(0).or_else(|| filter.after.filter(|_| !filter.reverse).and_then(|after| after.to_u64()));
     let mut left = whole(1).or(filter.limit()).unwrap_or(u64::MAX);
@@ -141,7 +153,8 @@ pub(crate) async fn select(driver: &mut Driver<'_>, name: &str, filter: &RowFilt
         let mut next: Option<(usize, u64)> = None;
         for (index, stream) in streams.iter_mut().enumerate() {
             if let Some(order) = stream.peek(driver, direction).await? {
-                let is_before = next.is_none_or(|(_, other)| if filter.reverse { order > other } else { order < other });
+                let is_before =
+                    next.is_none_or(|(_, other)| if filter.reverse { order > other } else { order < other });
                 next = if is_before { Some((index, order)) } else { next };
             }
         }
@@ -159,7 +172,8 @@ pub(crate) async fn select(driver: &mut Driver<'_>, name: &str, filter: &RowFilt
                     page.next = Some(position_after(&streams, reached, left, filter));
                     return Ok(page);
                 }
-                let mut part = Rows::of(&driver.catalog, &Owner::of(conversation, run.side.role), run, from, to, status);
+                let mut part =
+                    Rows::of(&driver.catalog, &Owner::of(conversation, run.side.role), run, from, to, status);
                 part = with_large_bodies(driver.tx, run, from, to, part).await?;
                 part.is_reversed = filter.reverse;
                 rows += count(part.count);
@@ -175,7 +189,13 @@ pub(crate) async fn select(driver: &mut Driver<'_>, name: &str, filter: &RowFilt
     }
 }
 
-fn streams(work: &mut Work<'_>, name: &str, filter: &RowFilter, position: Option<&[f64]>, last: Option<u64>) -> Outcome<Vec<Stream>> {
+fn streams(
+    work: &mut Work<'_>,
+    name: &str,
+    filter: &RowFilter,
+    position: Option<&[f64]>,
+    last: Option<u64>,
+) -> Outcome<Vec<Stream>> {
     let queue = work.look_up(|catalog| catalog.queue(name))?;
     work.queue(queue.number)?;
     match &filter.conversation {
@@ -188,7 +208,9 @@ fn streams(work: &mut Work<'_>, name: &str, filter: &RowFilter, position: Option
 fn position_after(streams: &[Stream], reached: Option<u64>, left: u64, filter: &RowFilter) -> Vec<f64> {
     let mut position = vec![float(reached.unwrap_or(0)), left.to_f64().unwrap_or(f64::MAX)];
     if filter.conversation.is_some() {
-        let run = |class: Class| streams.iter().find(|stream| stream.class == Some(class)).and_then(|stream| stream.runs.front());
+        let run = |class: Class| {
+            streams.iter().find(|stream| stream.class == Some(class)).and_then(|stream| stream.runs.front())
+        };
         let place = |run: &Run| float(if filter.reverse { run.last } else { run.first() });
         position.extend(Class::ALL.map(|class| run(class).map_or(NOTHING_LEFT, place)));
     }
@@ -199,12 +221,20 @@ fn position_after(streams: &[Stream], reached: Option<u64>, left: u64, filter: &
 const NOTHING_LEFT: f64 = -1.0;
 
 /// The stretches of a run that are asked for, in the direction that is asked for.
-fn wanted(filter: &RowFilter, conversation: &Conversation, run: &Run, last: Option<u64>) -> Vec<(usize, usize, Status)> {
+fn wanted(
+    filter: &RowFilter,
+    conversation: &Conversation,
+    run: &Run,
+    last: Option<u64>,
+) -> Vec<(usize, usize, Status)> {
     let Some(side) = conversation.side(run.side.role) else { return Vec::new() };
     if filter.group.as_ref().is_some_and(|group| !group.eq_ignore_ascii_case(&conversation.group(run.side.role))) {
         return Vec::new();
     }
-    let mut stretches: Vec<_> = segments(side, run).into_iter().flat_map(|(from, to, status)| filter.cut(run, from, to, status, last)).collect();
+    let mut stretches: Vec<_> = segments(side, run)
+        .into_iter()
+        .flat_map(|(from, to, status)| filter.cut(run, from, to, status, last))
+        .collect();
     if filter.reverse {
         stretches.reverse();
     }
@@ -218,7 +248,8 @@ impl RowFilter {
             return Vec::new();
         }
         let order = |index: usize| run.first_order + count(index);
-        let is_ahead = |index: usize| last.is_none_or(|last| if self.reverse { order(index) < last } else { order(index) > last });
+        let is_ahead =
+            |index: usize| last.is_none_or(|last| if self.reverse { order(index) < last } else { order(index) > last });
         let is_after = |index: usize| self.after.is_none_or(|after| float(order(index)) > after);
         let is_type = |index: usize| self.message_type.is_none() || run.types.get(index) == self.message_type.as_ref();
         let mut stretches = Vec::new();
@@ -237,7 +268,11 @@ impl RowFilter {
     /// Cuts a stretch to what may still come.
     fn limited(&self, (from, to, status): (usize, usize, Status), left: u64) -> (usize, usize, Status) {
         let left = usize::try_from(left).unwrap_or(usize::MAX);
-        if self.reverse { (from.max(to.saturating_sub(left)), to, status) } else { (from, to.min(from.saturating_add(left)), status) }
+        if self.reverse {
+            (from.max(to.saturating_sub(left)), to, status)
+        } else {
+            (from, to.min(from.saturating_add(left)), status)
+        }
     }
 }
 
@@ -258,14 +293,24 @@ fn queue_streams(work: &mut Work<'_>, queue: u32, filter: &RowFilter, last: Opti
         from = from.max(oldest.saturating_sub(reach));
     }
     let end = |service| Key::list([Key::from(service), Key::from(to.to_f64().unwrap_or(f64::MAX))]);
-    let stream = |service: u32| Stream::new(Source::Order, None, Range { lower: Bound::Including(order_key(service, from)), upper: Bound::Excluding(end(service)) });
+    let stream = |service: u32| {
+        Stream::new(
+            Source::Order,
+            None,
+            Range { lower: Bound::Including(order_key(service, from)), upper: Bound::Excluding(end(service)) },
+        )
+    };
     Ok(work.catalog.services_on(queue).map(|service| stream(service.number)).collect())
 }
 
 fn oldest_turn(work: &mut Work<'_>, queue: u32) -> Outcome<Option<u64>> {
     let mut oldest: Option<u64> = None;
     for priority in 1..=10 {
-        let first = work.read_range(StoreName::Turns, Turn::of_priority(queue, priority), Some(1), |record| Turn::read(record).map(|turn| turn.order))?.pop();
+        let first = work
+            .read_range(StoreName::Turns, Turn::of_priority(queue, priority), Some(1), |record| {
+                Turn::read(record).map(|turn| turn.order)
+            })?
+            .pop();
         if let Some(order) = first {
             oldest = Some(oldest.map_or(order, |other| other.min(order)));
         }
@@ -274,9 +319,18 @@ fn oldest_turn(work: &mut Work<'_>, queue: u32) -> Outcome<Option<u64>> {
 }
 
 /// A stream per class of one side.
-fn side_streams(work: &mut Work<'_>, queue: u32, handle: &str, filter: &RowFilter, position: Option<&[f64]>) -> Outcome<Vec<Stream>> {
+fn side_streams(
+    work: &mut Work<'_>,
+    queue: u32,
+    handle: &str,
+    filter: &RowFilter,
+    position: Option<&[f64]>,
+) -> Outcome<Vec<Stream>> {
     let Some((conversation, role)) = work.find(handle)? else { return Ok(Vec::new()) };
-    let is_here = conversation.side(role).and_then(|side| work.catalog.queue_of(side.service)).is_some_and(|other| other.number == queue);
+    let is_here = conversation
+        .side(role)
+        .and_then(|side| work.catalog.queue_of(side.service))
+        .is_some_and(|other| other.number == queue);
     let side = conversation.id_of(role);
     let is_wanted = |class: &Class| match class {
         Class::System => true,
@@ -290,7 +344,9 @@ fn side_streams(work: &mut Work<'_>, queue: u32, handle: &str, filter: &RowFilte
         let mut range = Range::prefix(vec![float(side.number()).into(), class.number().into()]);
         match place.map(|place| (place, place.to_u64())) {
             Some((NOTHING_LEFT, _)) => continue,
-            Some((_, Some(number))) if filter.reverse => range.upper = Bound::Including(message::key(side, class, number)),
+            Some((_, Some(number))) if filter.reverse => {
+                range.upper = Bound::Including(message::key(side, class, number))
+            }
             Some((_, Some(number))) => range.lower = Bound::Including(message::key(side, class, number)),
             _ => {}
         }
@@ -300,7 +356,12 @@ fn side_streams(work: &mut Work<'_>, queue: u32, handle: &str, filter: &RowFilte
 }
 
 /// What the archive shows, oldest first. `position` is the key of the last record that was read, and how many rows may still come.
-pub(crate) async fn select_archive(driver: &mut Driver<'_>, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Outcome<Page<Rows>> {
+pub(crate) async fn select_archive(
+    driver: &mut Driver<'_>,
+    filter: &RowFilter,
+    position: Option<&[f64]>,
+    extent: Extent,
+) -> Outcome<Page<Rows>> {
     let direction = filter.direction();
     let mut range = Range::all();
     let mut left = filter.limit().unwrap_or(u64::MAX);
@@ -310,7 +371,9 @@ pub(crate) async fn select_archive(driver: &mut Driver<'_>, filter: &RowFilter, 
         if filter.reverse { range.upper = key } else { range.lower = key }
     }
     let is_wanted = |archived: &Archived| {
-        let same = |wanted: &Option<Rc<str>>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(value));
+        let same = |wanted: &Option<Rc<str>>, value: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
+        };
         let owner = &archived.owner;
         filter.queue.as_deref().is_none_or(|queue| *queue == *archived.queue)
             && same(&filter.conversation, &owner.handle)
@@ -345,7 +408,11 @@ pub(crate) async fn select_archive(driver: &mut Driver<'_>, filter: &RowFilter, 
                 }
             }
             let next = Key::List(key.iter().map(|part| Key::Number(*part)).collect());
-            if filter.reverse { range.upper = Bound::Excluding(next) } else { range.lower = Bound::Excluding(next) }
+            if filter.reverse {
+                range.upper = Bound::Excluding(next)
+            } else {
+                range.lower = Bound::Excluding(next)
+            }
             if extent == Extent::Page && (rows >= PAGE_ROWS || bytes >= PAGE_BYTES) {
                 let mut position = key;
                 position.push(left.to_f64().unwrap_or(f64::MAX));

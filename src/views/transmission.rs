@@ -70,7 +70,8 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
     let catalog = Rc::clone(&work.catalog);
     for queue in catalog.queues.values() {
         for record in work.get_range(StoreName::Turns, HeldTurn::of_queue(queue.number), None)?.to_vec() {
-            let side = HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &queue.number.into()))?.side;
+            let side =
+                HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &queue.number.into()))?.side;
             let sender = SideId { role: side.role.other(), ..side };
             if is_wanted(sender) {
                 let reason = format!("The queue \"{}\" of the target service is off.", queue.name);
@@ -79,7 +80,8 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
         }
     }
     for record in work.get_range(StoreName::Turns, OutgoingTurn::all(), None)?.to_vec() {
-        let side = OutgoingTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &"transmission".into()))?.side;
+        let side =
+            OutgoingTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &"transmission".into()))?.side;
         if is_wanted(side) {
             outgoing(work, side, &mut rows)?;
         }
@@ -103,9 +105,14 @@ fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<Transm
 
 fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
     let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
-    let Some((side, outgoing)) = conversation.side(id.role).and_then(|side| Some((side, side.outgoing.as_ref()?))) else { return Ok(()) };
+    let Some((side, outgoing)) = conversation.side(id.role).and_then(|side| Some((side, side.outgoing.as_ref()?)))
+    else {
+        return Ok(());
+    };
     let reason: Rc<str> = match &*outgoing.reason {
-        "" => format!("There is no service \"{}\" here and no route to it.", conversation.service(id.role.other())).into(),
+        "" => {
+            format!("There is no service \"{}\" here and no route to it.", conversation.service(id.role.other())).into()
+        }
         reason => reason.into(),
     };
     for run in runs(work, id, Class::Sent, outgoing.acknowledged, last_run(side.next_send))? {
@@ -124,7 +131,14 @@ fn runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Ou
     work.read_range(StoreName::Messages, message::keys_between(id, class, from, to), None, Run::read)
 }
 
-fn add(conversation: &Conversation, sender: Role, run: &Run, from: u64, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) {
+fn add(
+    conversation: &Conversation,
+    sender: Role,
+    run: &Run,
+    from: u64,
+    reason: &Rc<str>,
+    rows: &mut Vec<TransmissionRow>,
+) {
     let side: Option<&Side> = conversation.side(sender);
     let outgoing = side.and_then(|side| side.outgoing.as_ref());
     for index in (0..run.count).filter(|index| run.first() + count(*index) >= from) {

@@ -86,18 +86,29 @@ impl RawBroker {
     /// N, E, J or S; undefined for an unknown message type.
     #[wasm_bindgen(js_name = validationOf)]
     pub fn validation_of(&self, message_type: &str) -> JsValue {
-        self.member.broker.validation_of(message_type).map_or(JsValue::UNDEFINED, |validation| validation.letter().into())
+        self.member
+            .broker
+            .validation_of(message_type)
+            .map_or(JsValue::UNDEFINED, |validation| validation.letter().into())
     }
 
     /// Adds definitions.
     pub fn define(&self, definitions: JsValue) -> Promise {
-        self.call(convert::options(definitions).map(|definitions| Call::Verb(Verb::Define(definitions))), None, JsValue::UNDEFINED)
+        self.call(
+            convert::options(definitions).map(|definitions| Call::Verb(Verb::Define(definitions))),
+            None,
+            JsValue::UNDEFINED,
+        )
     }
 
     /// ALTER QUEUE.
     #[wasm_bindgen(js_name = alterQueue)]
     pub fn alter_queue(&self, name: String, options: JsValue) -> Promise {
-        self.call(convert::options(options).map(|options| Call::Verb(Verb::AlterQueue(name.into(), options))), None, JsValue::UNDEFINED)
+        self.call(
+            convert::options(options).map(|options| Call::Verb(Verb::AlterQueue(name.into(), options))),
+            None,
+            JsValue::UNDEFINED,
+        )
     }
 
     /// BEGIN DIALOG.
@@ -108,16 +119,41 @@ impl RawBroker {
 
     /// SEND on one or several conversations.
     #[allow(clippy::too_many_arguments)]
-    pub fn send(&self, handles: Array, message_type: String, body: JsValue, packing: u32, size: f64, headers: JsValue, signal: Option<AbortSignal>) -> Promise {
-        let (send, ids) = convert::send(&self.member.connection.host, &handles, &message_type, convert::body(body, packing, size), headers);
+    pub fn send(
+        &self,
+        handles: Array,
+        message_type: String,
+        body: JsValue,
+        packing: u32,
+        size: f64,
+        headers: JsValue,
+        signal: Option<AbortSignal>,
+    ) -> Promise {
+        let (send, ids) = convert::send(
+            &self.member.connection.host,
+            &handles,
+            &message_type,
+            convert::body(body, packing, size),
+            headers,
+        );
         self.call(Ok(Call::Verb(send)), signal, ids)
     }
 
     /// SEND of many messages on one conversation.
     #[allow(clippy::too_many_arguments)]
     #[wasm_bindgen(js_name = sendMany)]
-    pub fn send_many(&self, handle: String, types: Array, bodies: Array, packings: Array, sizes: Array, headers: Array, signal: Option<AbortSignal>) -> Promise {
-        let (send, ids) = convert::send_many(&self.member.connection.host, handle, [&types, &bodies, &packings, &sizes, &headers]);
+    pub fn send_many(
+        &self,
+        handle: String,
+        types: Array,
+        bodies: Array,
+        packings: Array,
+        sizes: Array,
+        headers: Array,
+        signal: Option<AbortSignal>,
+    ) -> Promise {
+        let (send, ids) =
+            convert::send_many(&self.member.connection.host, handle, [&types, &bodies, &packings, &sizes, &headers]);
         self.call(Ok(Call::Verb(send)), signal, ids)
     }
 
@@ -189,7 +225,9 @@ impl RawBroker {
     /// Begins a transaction.
     pub fn begin(&self) -> std::result::Result<RawTransaction, JsValue> {
         let begun = self.member.broker.begin();
-        begun.map(|transaction| RawTransaction::new(transaction, self.member.connection.host.clone())).map_err(|error| to_js(&error))
+        begun
+            .map(|transaction| RawTransaction::new(transaction, self.member.connection.host.clone()))
+            .map_err(|error| to_js(&error))
     }
 
     /// Closes it. Idempotent.

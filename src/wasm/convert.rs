@@ -21,7 +21,8 @@ use crate::views::{Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, Transmi
 
 /// Options, as the package has checked them.
 pub(super) fn options<T: DeserializeOwned>(options: JsValue) -> Result<T> {
-    serde_wasm_bindgen::from_value(options).map_err(|problem| Error::new(ErrorCode::InvalidArgument, format!("The options can't be read: {problem}.")))
+    serde_wasm_bindgen::from_value(options)
+        .map_err(|problem| Error::new(ErrorCode::InvalidArgument, format!("The options can't be read: {problem}.")))
 }
 
 /// A list of names.
@@ -31,14 +32,19 @@ fn names(names: &Array) -> Vec<Rc<str>> {
 
 /// What tells whether the caller has given up.
 pub(super) fn cancelled(signal: Option<AbortSignal>) -> Option<Cancelled> {
-    signal.map(|signal| Rc::new(move || signal.aborted()) as Cancelled)
+    signal.map(|signal| -> Cancelled { Rc::new(move || signal.aborted()) })
 }
 
 /// SEND of one message on several conversations, and the ids of the messages.
 pub(super) fn send(host: &Host, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
     let to = names(handles);
     let message_type: Rc<str> = message_type.into();
-    let message = || OutgoingMessage { message_type: Rc::clone(&message_type), id: host.ids.uuid(), headers: Value(headers.clone()), body: body.clone() };
+    let message = || OutgoingMessage {
+        message_type: Rc::clone(&message_type),
+        id: host.ids.uuid(),
+        headers: Value(headers.clone()),
+        body: body.clone(),
+    };
     let messages: Vec<_> = std::iter::repeat_with(message).take(to.len()).collect();
     let ids = ids(&messages);
     (Verb::Send(Send { to, messages }), ids)
@@ -89,14 +95,22 @@ fn flag(options: &JsValue, name: &str) -> Option<bool> {
 
 /// What RECEIVE takes.
 pub(super) fn receive(options: &JsValue) -> ReceiveOptions {
-    ReceiveOptions { top: number(options, "top"), conversation: text(options, "conversation"), group: text(options, "group") }
+    ReceiveOptions {
+        top: number(options, "top"),
+        conversation: text(options, "conversation"),
+        group: text(options, "group"),
+    }
 }
 
 /// END and what it takes.
 pub(super) fn end(handle: String, options: &JsValue) -> Verb {
     let error = field(options, "error");
-    let error = (!error.is_undefined()).then(|| EndError { code: error.field("code").number().unwrap_or(f64::NAN), description: error.field("description").text().unwrap_or_default() });
-    let options = EndOptions { error, cleanup: flag(options, "cleanup").unwrap_or(false), archive: flag(options, "archive") };
+    let error = (!error.is_undefined()).then(|| EndError {
+        code: error.field("code").number().unwrap_or(f64::NAN),
+        description: error.field("description").text().unwrap_or_default(),
+    });
+    let options =
+        EndOptions { error, cleanup: flag(options, "cleanup").unwrap_or(false), archive: flag(options, "archive") };
     Verb::End(End { handle: handle.into(), options })
 }
 
@@ -142,7 +156,9 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
         Answer::Done => done,
         Answer::Conversation(info) => conversation(&info),
         Answer::Received(batches, _) => list(&batches, rows),
-        Answer::Ended(result) => Value::object(vec![("discarded", value(result.discarded)), ("archived", value(result.archived))]).0,
+        Answer::Ended(result) => {
+            Value::object(vec![("discarded", value(result.discarded)), ("archived", value(result.archived))]).0
+        }
         Answer::GroupState(state) => {
             let state = state.unwrap_or_else(Body::none);
             Value::object(vec![("value", state.value), ("packing", Value::from(state.packing))]).0
@@ -157,7 +173,9 @@ pub(super) fn seen(view: &View, seen: &Seen) -> JsValue {
         Seen::Rows(batches) => page(&batches.rows, batches.next.as_deref(), rows),
         Seen::Count(count) => value(*count).0,
         Seen::Queues(queues) => list(queues, queue),
-        Seen::Endpoints(endpoints) if matches!(view, View::Info(_)) => endpoints.rows.first().map_or(JsValue::NULL, |found| endpoint(found).0),
+        Seen::Endpoints(endpoints) if matches!(view, View::Info(_)) => {
+            endpoints.rows.first().map_or(JsValue::NULL, |found| endpoint(found).0)
+        }
         Seen::Endpoints(endpoints) => page(&endpoints.rows, endpoints.next.as_deref(), endpoint),
         Seen::TransmissionQueue(rows) => page(rows, None, transmission_row),
     }
@@ -170,7 +188,8 @@ fn list<T>(items: &[T], convert: fn(&T) -> Value) -> JsValue {
 
 /// `{ rows, next }`.
 fn page<T>(rows: &[T], next: Option<&[f64]>, convert: fn(&T) -> Value) -> JsValue {
-    let next = next.map_or_else(Value::null, |next| Value::list(next.iter().map(|number| Value::from(*number)).collect()));
+    let next =
+        next.map_or_else(Value::null, |next| Value::list(next.iter().map(|number| Value::from(*number)).collect()));
     Value::object(vec![("rows", Value(list(rows, convert))), ("next", next)]).0
 }
 
@@ -293,9 +312,26 @@ fn transmission_row(row: &TransmissionRow) -> Value {
 /// What a commit touched: for the package's events and for other contexts.
 pub(super) fn notice(notice: &Notice) -> JsValue {
     let names = |names: &[Rc<str>]| Value::list(names.iter().map(|name| Value::from(&**name)).collect());
-    let states = notice.states.iter().map(|(handle, state)| Value::list(vec![Value::from(&**handle), Value::from(*state)])).collect();
-    let dropped = notice.dropped.iter().map(|dropped| Value::object(vec![("reason", Value::from(dropped.reason)), ("message", Value::object(dropped.message.clone()))])).collect();
-    let disabled = notice.disabled.iter().map(|(queue, reason)| Value::object(vec![("queue", Value::from(&**queue)), ("reason", Value::from(*reason))])).collect();
+    let states = notice
+        .states
+        .iter()
+        .map(|(handle, state)| Value::list(vec![Value::from(&**handle), Value::from(*state)]))
+        .collect();
+    let dropped = notice
+        .dropped
+        .iter()
+        .map(|dropped| {
+            Value::object(vec![
+                ("reason", Value::from(dropped.reason)),
+                ("message", Value::object(dropped.message.clone())),
+            ])
+        })
+        .collect();
+    let disabled = notice
+        .disabled
+        .iter()
+        .map(|(queue, reason)| Value::object(vec![("queue", Value::from(&**queue)), ("reason", Value::from(*reason))]))
+        .collect();
     let notice = Value::object(vec![
         ("queues", names(&notice.queues)),
         ("enqueued", names(&notice.enqueued)),

@@ -10,10 +10,10 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
 use super::convert;
-use crate::map::Map;
 use crate::broker::Broker;
 use crate::core::Host;
 use crate::error::{Error, Result};
+use crate::map::Map;
 use crate::store::{CloseReason, Durability, IndexedDbOptions, IndexedDbStore, MemoryStore, Store};
 use crate::web::clock::WebClock;
 use crate::web::ids::WebIds;
@@ -75,7 +75,12 @@ fn with<T>(work: impl FnOnce(&mut Map<String, Entry>) -> T) -> T {
 }
 
 /// Opens a broker over the connection of this name, and the connection if there is none.
-pub(super) async fn join(name: &str, settings: &Settings, now: Option<Function>, callbacks: Callbacks) -> Result<Rc<Member>> {
+pub(super) async fn join(
+    name: &str,
+    settings: &Settings,
+    now: Option<Function>,
+    callbacks: Callbacks,
+) -> Result<Rc<Member>> {
     if settings.storage == "memory" {
         let connection = Rc::new(Connection::open(name, settings, now).await?);
         return connection.join(settings, callbacks).await;
@@ -139,7 +144,9 @@ impl Connection {
         };
         let is_shared = settings.storage != "memory";
         let database = name.to_owned();
-        let wake = Rc::new(RefCell::new(is_shared.then(|| Wake::new(name, convert::notice, move |message| hear(&database, &message)))));
+        let wake = Rc::new(RefCell::new(
+            is_shared.then(|| Wake::new(name, convert::notice, move |message| hear(&database, &message))),
+        ));
         let notified = Rc::clone(&wake);
         let host = Host {
             store,
@@ -176,9 +183,18 @@ impl Connection {
     }
 
     fn check_same(&self, settings: &Settings, now: Option<&Function>) -> Result<()> {
-        let differs = if self.durability != settings.durability { Some("durability") } else if self.now.as_ref() != now { Some("clock") } else { None };
+        let differs = if self.durability != settings.durability {
+            Some("durability")
+        } else if self.now.as_ref() != now {
+            Some("clock")
+        } else {
+            None
+        };
         match differs {
-            Some(option) => Err(Error::invalid_argument(option, "differs from that of a broker that is open on the same database here: all of them share one connection. Close it first, or give the same")),
+            Some(option) => Err(Error::invalid_argument(
+                option,
+                "differs from that of a broker that is open on the same database here: all of them share one connection. Close it first, or give the same",
+            )),
             None => Ok(()),
         }
     }
@@ -233,10 +249,10 @@ impl Connection {
     /// Nobody opens a broker over it any more.
     fn forget(self: &Rc<Self>) {
         with(|connections| {
-            if let Some(Entry::Open(current)) = connections.get(&self.name) {
-                if Rc::ptr_eq(current, self) {
-                    connections.remove(&self.name);
-                }
+            let is_current =
+                matches!(connections.get(&self.name), Some(Entry::Open(current)) if Rc::ptr_eq(current, self));
+            if is_current {
+                connections.remove(&self.name);
             }
         });
     }
@@ -277,7 +293,8 @@ fn hear(name: &str, message: &JsValue) {
         Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
         _ => None,
     });
-    for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get()) {
+    for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())
+    {
         tell(&member.callbacks.on_notice, message);
     }
 }

@@ -55,14 +55,31 @@ impl RawTransaction {
     }
 
     /// SEND on one or several conversations.
-    pub fn send(&self, handles: Array, message_type: String, body: JsValue, packing: u32, size: f64, headers: JsValue) -> Promise {
-        let (send, ids) = convert::send(&self.host, &handles, &message_type, convert::body(body, packing, size), headers);
+    pub fn send(
+        &self,
+        handles: Array,
+        message_type: String,
+        body: JsValue,
+        packing: u32,
+        size: f64,
+        headers: JsValue,
+    ) -> Promise {
+        let (send, ids) =
+            convert::send(&self.host, &handles, &message_type, convert::body(body, packing, size), headers);
         self.call(Ok(Call::Verb(send)), ids)
     }
 
     /// SEND of many messages on one conversation.
     #[wasm_bindgen(js_name = sendMany)]
-    pub fn send_many(&self, handle: String, types: Array, bodies: Array, packings: Array, sizes: Array, headers: Array) -> Promise {
+    pub fn send_many(
+        &self,
+        handle: String,
+        types: Array,
+        bodies: Array,
+        packings: Array,
+        sizes: Array,
+        headers: Array,
+    ) -> Promise {
         let (send, ids) = convert::send_many(&self.host, handle, [&types, &bodies, &packings, &sizes, &headers]);
         self.call(Ok(Call::Verb(send)), ids)
     }

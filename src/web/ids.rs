@@ -27,7 +27,12 @@ impl WebIds {
     /// # Errors
     /// `NotSupported`: the context has no source of random bytes.
     pub(crate) fn new() -> Result<Self> {
-        let missing = || Error::new(ErrorCode::NotSupported, "This context has no crypto.getRandomValues, so no unique ids can be made.");
+        let missing = || {
+            Error::new(
+                ErrorCode::NotSupported,
+                "This context has no crypto.getRandomValues, so no unique ids can be made.",
+            )
+        };
         Ok(Self { pool: RefCell::new(random(POOL).ok_or_else(missing)?) })
     }
 }

@@ -32,7 +32,11 @@ impl fmt::Debug for Wake {
 }
 
 impl Wake {
-    pub(crate) fn new(name: &str, to_js: fn(&Notice) -> JsValue, mut on_message: impl FnMut(JsValue) + 'static) -> Self {
+    pub(crate) fn new(
+        name: &str,
+        to_js: fn(&Notice) -> JsValue,
+        mut on_message: impl FnMut(JsValue) + 'static,
+    ) -> Self {
         let channel = BroadcastChannel::new(&format!("pocket-broker:{name}")).ok();
         let on_message = Closure::new(move |event: MessageEvent| on_message(event.data()));
         if let Some(channel) = &channel {

@@ -31,7 +31,9 @@ pub(super) fn from_js(key: &JsValue) -> Option<Key> {
 /// The keys in an array.
 pub(super) fn list_from_js(store: &str, keys: &JsValue) -> Result<Vec<Key>> {
     let keys = keys.unchecked_ref::<Array>();
-    keys.iter().map(|key| from_js(&key).ok_or_else(|| Error::corrupt(store, &"?".into(), "a key of a foreign kind"))).collect()
+    keys.iter()
+        .map(|key| from_js(&key).ok_or_else(|| Error::corrupt(store, &"?".into(), "a key of a foreign kind")))
+        .collect()
 }
 
 /// The range; `None` for all keys. The range must not be empty: IndexedDB refuses to make such a one.

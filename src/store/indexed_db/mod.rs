@@ -70,7 +70,13 @@ impl IndexedDbStore {
     /// Within 10 seconds: `UpgradeBlocked`, `VersionTooNew`, `QuotaExceeded`, or `StorageUnavailable` for everything else.
     pub async fn open(name: &str, options: IndexedDbOptions) -> Result<Self> {
         let connection = Connection::open(name, &options).await?;
-        Ok(Self { name: name.to_owned(), options, connection: RefCell::new(connection), closed: Cell::new(false), connections: Cell::new(1) })
+        Ok(Self {
+            name: name.to_owned(),
+            options,
+            connection: RefCell::new(connection),
+            closed: Cell::new(false),
+            connections: Cell::new(1),
+        })
     }
 
     /// The connection, opened again if the last one was lost.

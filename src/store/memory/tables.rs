@@ -85,7 +85,8 @@ impl Tables {
         match source {
             Source::Store(store) => {
                 let records = self.stores.get(&store);
-                let inside = records.map(|records| records.between(|key| range.is_above(key), |key| range.is_below(key)));
+                let inside =
+                    records.map(|records| records.between(|key| range.is_above(key), |key| range.is_below(key)));
                 Box::new(inside.unwrap_or_default().iter().map(|(key, value)| (key, value)))
             }
             Source::Order => {
