@@ -70,7 +70,7 @@ pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role,
 }
 
 /// The bodies with records of their own, by class and number.
-fn large_bodies(work: &mut Work<'_>, runs: &[Run]) -> Outcome<Vec<((Class, u64), Value)>> {
+pub(crate) fn large_bodies(work: &mut Work<'_>, runs: &[Run]) -> Outcome<Vec<((Class, u64), Value)>> {
     let places =
         runs.iter().flat_map(|run| run.large_between(0, run.count).map(move |index| (run, run.first() + count(index))));
     let mut bodies = Vec::new();

@@ -87,6 +87,7 @@ mod audit;
 pub mod body;
 mod broker;
 mod cache;
+mod call;
 mod changes;
 pub mod clock;
 mod commit;

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use crate::body::Body;
-use crate::broker::{Call, unexpected, wait_for_group};
+use crate::call::{Call, unexpected, wait_for_group};
 use crate::changes::Changes;
 use crate::core::Core;
 use crate::driver::Driver;

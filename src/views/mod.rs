@@ -1,6 +1,8 @@
 //! Views: reading without locks, from what is committed.
 
+mod archived;
 mod endpoints;
+mod filter;
 mod queues;
 mod select;
 mod transmission;
@@ -16,12 +18,13 @@ use crate::rows::Rows;
 use crate::store::{Mode, StoreName, transact};
 use crate::work::{Outcome, Purpose, Stop, Work};
 
+use archived::select_archive;
 pub use endpoints::{Endpoint, EndpointFilter};
 use endpoints::{conversations, info};
+pub use filter::RowFilter;
 pub use queues::QueueInfo;
 use queues::{count_rows, queues};
-pub use select::RowFilter;
-use select::{select, select_archive};
+use select::select;
 pub use transmission::TransmissionRow;
 use transmission::transmission_queue;
 

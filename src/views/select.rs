@@ -19,57 +19,6 @@ use crate::turn::Turn;
 use crate::visible::segments;
 use crate::work::{Outcome, Work};
 
-/// Which rows. What is absent does not matter.
-#[derive(Clone, Debug, Default)]
-pub struct RowFilter {
-    /// Any of these.
-    pub status: Option<Vec<f64>>,
-    /// Of this endpoint.
-    pub conversation: Option<Rc<str>>,
-    /// Of this group.
-    pub group: Option<Rc<str>>,
-    /// Of this type.
-    pub message_type: Option<Rc<str>>,
-    /// With a greater queuing order.
-    pub after: Option<f64>,
-    /// At most this many.
-    pub limit: Option<f64>,
-    /// Newest first.
-    pub reverse: bool,
-    /// Of the archive: from this queue.
-    pub queue: Option<Rc<str>>,
-    /// Of the archive: of this conversation, either end.
-    pub conversation_id: Option<Rc<str>>,
-}
-
-impl RowFilter {
-    /// What can be seen without looking anything up.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.limit.is_some_and(|limit| !(limit >= 0.0 && limit.fract() == 0.0)) {
-            return Err(Error::invalid_argument("limit", "is not a whole number from 0"));
-        }
-        if self.after.is_some_and(f64::is_nan) {
-            return Err(Error::invalid_argument("after", "is not a queuing order"));
-        }
-        if self.status.iter().flatten().any(|status| ![0.0, 1.0, 2.0, 3.0].contains(status)) {
-            return Err(Error::invalid_argument("status", "is not 0, 1, 2 or 3, or a list of them"));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn has_status(&self, status: f64) -> bool {
-        self.status.as_ref().is_none_or(|wanted| wanted.contains(&status))
-    }
-
-    pub(crate) fn limit(&self) -> Option<u64> {
-        self.limit.and_then(|limit| limit.to_u64())
-    }
-
-    fn direction(&self) -> Direction {
-        if self.reverse { Direction::Backward } else { Direction::Forward }
-    }
-}
-
 /// Runs in the order of their rows: those of a service, or those of one class of a side.
 struct Stream {
     source: Source,
@@ -241,41 +190,6 @@ fn wanted(
     stretches
 }
 
-impl RowFilter {
-    /// What is wanted of a stretch of rows: those that follow each other stay together.
-    fn cut(&self, run: &Run, from: usize, to: usize, status: Status, last: Option<u64>) -> Vec<(usize, usize, Status)> {
-        if !self.has_status(status.number().into()) {
-            return Vec::new();
-        }
-        let order = |index: usize| run.first_order + count(index);
-        let is_ahead =
-            |index: usize| last.is_none_or(|last| if self.reverse { order(index) < last } else { order(index) > last });
-        let is_after = |index: usize| self.after.is_none_or(|after| float(order(index)) > after);
-        let is_type = |index: usize| self.message_type.is_none() || run.types.get(index) == self.message_type.as_ref();
-        let mut stretches = Vec::new();
-        let mut begin = from;
-        for index in from..=to {
-            if index == to || !(is_ahead(index) && is_after(index) && is_type(index)) {
-                if begin < index {
-                    stretches.push((begin, index, status));
-                }
-                begin = index + 1;
-            }
-        }
-        stretches
-    }
-
-    /// Cuts a stretch to what may still come.
-    fn limited(&self, (from, to, status): (usize, usize, Status), left: u64) -> (usize, usize, Status) {
-        let left = usize::try_from(left).unwrap_or(usize::MAX);
-        if self.reverse {
-            (from.max(to.saturating_sub(left)), to, status)
-        } else {
-            (from, to.min(from.saturating_add(left)), status)
-        }
-    }
-}
-
 /// A stream per service of the queue.
 fn queue_streams(work: &mut Work<'_>, queue: u32, filter: &RowFilter, last: Option<u64>) -> Outcome<Vec<Stream>> {
     // A run that begins up to so many orders before may have rows that are wanted.
@@ -353,75 +267,4 @@ fn side_streams(
         streams.push(Stream::new(StoreName::Messages.into(), Some(class), range));
     }
     Ok(streams)
-}
-
-/// What the archive shows, oldest first. `position` is the key of the last record that was read, and how many rows may still come.
-pub(crate) async fn select_archive(
-    driver: &mut Driver<'_>,
-    filter: &RowFilter,
-    position: Option<&[f64]>,
-    extent: Extent,
-) -> Outcome<Page<Rows>> {
-    let direction = filter.direction();
-    let mut range = Range::all();
-    let mut left = filter.limit().unwrap_or(u64::MAX);
-    if let Some([key @ .., rest]) = position {
-        let key = Bound::Excluding(Key::List(key.iter().map(|part| Key::Number(*part)).collect()));
-        left = rest.to_u64().unwrap_or(u64::MAX);
-        if filter.reverse { range.upper = key } else { range.lower = key }
-    }
-    let is_wanted = |archived: &Archived| {
-        let same = |wanted: &Option<Rc<str>>, value: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(value))
-        };
-        let owner = &archived.owner;
-        filter.queue.as_deref().is_none_or(|queue| *queue == *archived.queue)
-            && same(&filter.conversation, &owner.handle)
-            && same(&filter.group, &owner.group_id)
-            && same(&filter.conversation_id, &owner.conversation_id)
-    };
-    let mut page = Page { rows: Vec::new(), next: None };
-    let (mut rows, mut bytes) = (0, 0.0);
-    loop {
-        let records = driver.tx.get_range(StoreName::Archive, &range, Some(RUNS), direction).await?;
-        let is_last = count(records.len()) < u64::from(RUNS);
-        for record in records {
-            let archived = Archived::from_record(&record)?;
-            let key = archived.key.clone();
-            if is_wanted(&archived) {
-                let mut stretches = filter.cut(&archived.run, 0, archived.run.count, archived.status, None);
-                if filter.reverse {
-                    stretches.reverse();
-                }
-                for stretch in stretches {
-                    let (from, to, status) = filter.limited(stretch, left);
-                    if from >= to {
-                        return Ok(page);
-                    }
-                    let mut part = Rows::of(&driver.catalog, &archived.owner, &archived.run, from, to, status);
-                    part.is_reversed = filter.reverse;
-                    part.archived = Some((archived.at, Rc::clone(&archived.queue)));
-                    rows += count(part.count);
-                    left -= count(part.count);
-                    bytes += archived.run.size;
-                    page.rows.push(part);
-                }
-            }
-            let next = Key::List(key.iter().map(|part| Key::Number(*part)).collect());
-            if filter.reverse {
-                range.upper = Bound::Excluding(next)
-            } else {
-                range.lower = Bound::Excluding(next)
-            }
-            if extent == Extent::Page && (rows >= PAGE_ROWS || bytes >= PAGE_BYTES) {
-                let mut position = key;
-                position.push(left.to_f64().unwrap_or(f64::MAX));
-                page.next = Some(position);
-                return Ok(page);
-            }
-        }
-        if is_last {
-            return Ok(page);
-        }
-    }
 }

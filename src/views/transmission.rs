@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::archive::large_bodies;
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::conversation::{Conversation, Side};
@@ -92,13 +93,11 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
 fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
     let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
     let Some(side) = conversation.side(id.role) else { return Ok(()) };
-    for run in runs(work, id, Class::Received, side.visible_end(), last_run(side.next_expected))? {
-        add(&conversation, id.role.other(), &run, side.visible_end(), reason, rows);
-    }
+    let runs = read_runs(work, id, Class::Received, side.visible_end(), last_run(side.next_expected))?;
+    add(work, &conversation, id.role.other(), &runs, side.visible_end(), reason, rows)?;
     for row in side.system.iter().filter(|row| row.held) {
-        for run in runs(work, id, Class::System, row.number, row.number)? {
-            add(&conversation, id.role.other(), &run, row.number, reason, rows);
-        }
+        let runs = read_runs(work, id, Class::System, row.number, row.number)?;
+        add(work, &conversation, id.role.other(), &runs, row.number, reason, rows)?;
     }
     Ok(())
 }
@@ -115,10 +114,8 @@ fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) ->
         }
         reason => reason.into(),
     };
-    for run in runs(work, id, Class::Sent, outgoing.acknowledged, last_run(side.next_send))? {
-        add(&conversation, id.role, &run, outgoing.acknowledged, &reason, rows);
-    }
-    Ok(())
+    let runs = read_runs(work, id, Class::Sent, outgoing.acknowledged, last_run(side.next_send))?;
+    add(work, &conversation, id.role, &runs, outgoing.acknowledged, &reason, rows)
 }
 
 /// The last number that the run of a number below `end` can have.
@@ -127,21 +124,25 @@ fn last_run(end: u64) -> u64 {
 }
 
 /// The runs whose last number is from `from` to `to`, both included.
-fn runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Outcome<Vec<Run>> {
+fn read_runs(work: &mut Work<'_>, id: SideId, class: Class, from: u64, to: u64) -> Outcome<Vec<Run>> {
     work.read_range(StoreName::Messages, message::keys_between(id, class, from, to), None, Run::read)
 }
 
 fn add(
+    work: &mut Work<'_>,
     conversation: &Conversation,
     sender: Role,
-    run: &Run,
+    runs: &[Run],
     from: u64,
     reason: &Rc<str>,
     rows: &mut Vec<TransmissionRow>,
-) {
+) -> Outcome<()> {
     let side: Option<&Side> = conversation.side(sender);
     let outgoing = side.and_then(|side| side.outgoing.as_ref());
-    for index in (0..run.count).filter(|index| run.first() + count(*index) >= from) {
+    let large = large_bodies(work, runs)?;
+    let places = runs.iter().flat_map(|run| (0..run.count).map(move |index| (run, index, run.first() + count(index))));
+    for (run, index, number) in places.filter(|(.., number)| *number >= from) {
+        let apart = large.iter().find(|(place, _)| *place == (run.class, number));
         rows.push(TransmissionRow {
             conversation_handle: conversation.handle(sender),
             to_service: Rc::clone(conversation.service(sender.other())),
@@ -155,8 +156,9 @@ fn add(
             attempts: outgoing.map_or(0, |outgoing| outgoing.attempts),
             next_attempt: outgoing.and_then(|outgoing| outgoing.next_attempt).map(crate::record::float),
             transmission_status: Rc::clone(reason),
-            body: run.bodies.item(index),
+            body: apart.map_or_else(|| run.bodies.item(index), |(_, body)| body.clone()),
             packing: run.packings.item(index).number().unwrap_or(0.0),
         });
     }
+    Ok(())
 }

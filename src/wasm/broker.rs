@@ -10,7 +10,7 @@ use super::convert;
 use super::error::{promise, to_js};
 use super::registry::{self, Callbacks, Member, Settings};
 use super::transaction::RawTransaction;
-use crate::broker::Call;
+use crate::call::Call;
 use crate::error::Result;
 use crate::verbs::Verb;
 use crate::views::{Extent, View};

@@ -7,7 +7,7 @@ use wasm_bindgen::prelude::*;
 
 use super::convert;
 use super::error::promise;
-use crate::broker::Call;
+use crate::call::Call;
 use crate::core::Host;
 use crate::error::Result;
 use crate::transaction::Transaction;

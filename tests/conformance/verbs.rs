@@ -20,8 +20,15 @@ macro_rules! mount {
     };
 }
 
+mod archive;
 mod begin_dialog;
+mod definitions;
 mod end_conversation;
+mod groups;
+mod queue_off;
 mod receive;
+mod remote;
 mod retention;
 mod send;
+mod transactions;
+mod views;

@@ -131,6 +131,12 @@ impl Shop {
         self.try_send(handle, message_type, body).await.expect("the message can be sent");
     }
 
+    /// A message whose body gets a record of its own.
+    pub(crate) async fn send_large(&self, handle: &str, body: &str) {
+        let body = Body { value: Value::from(body), packing: 0, size: 70_000.0 };
+        self.broker.send(vec![handle.into()], vec![self.message_of("Note", body)], None).await.expect("the message can be sent");
+    }
+
     /// Numbered messages in one call: "0", "1" …
     pub(crate) async fn send_many(&self, handle: &str, message_type: &str, numbers: std::ops::Range<usize>) {
         let messages = numbers.map(|number| self.message(message_type, &number.to_string())).collect();
@@ -217,7 +223,7 @@ impl Shop {
     /// The rows of the transmission queue, each as "type number body".
     pub(crate) async fn outside(&self) -> Vec<String> {
         let show = |row: &TransmissionRow| format!("{} {} {}", short(&row.message_type), row.message_sequence_number, show_body(&row.body));
-        self.transmission().await.iter().map(show).collect()
+        self.transmission().await.iter().map(show).map(|row| row.trim_end().to_owned()).collect()
     }
 }
 
