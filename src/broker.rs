@@ -4,23 +4,19 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-use futures_util::future::{Either, select};
-
 use crate::body::Body;
 use crate::call::{Call, unexpected, wait_for_group};
 use crate::commit::Cancelled;
 use crate::core::{Core, Host, Listener};
 use crate::definitions::{Definitions, QueueOptions, Validation};
-use crate::error::{Error, ErrorCode, Result};
-use crate::ids::text;
+use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::transaction::Transaction;
 use crate::verbs::{
-    Answer, BeginDialog, Begun, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
-    Verb,
+    Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
 };
 use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
-use crate::work::{Outcome, Purpose, Stop};
+use crate::work::Purpose;
 
 /// How long a verb waits for a group that another holds, in milliseconds.
 pub const LOCK_TIMEOUT: f64 = 5_000.0;

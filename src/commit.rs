@@ -147,7 +147,10 @@ impl Core {
                 }
                 Err(Stop::Stale) => self.reload_catalog().await?,
                 // It was rolled back, and whatever did it may have passed (D27).
-                Err(Stop::Failed(error)) if !retried && error.is_rolled_back() => retried = true,
+                Err(Stop::Failed(error)) if !retried && error.is_rolled_back() => {
+                    self.runs.clear();
+                    retried = true;
+                }
                 Err(stop) => return Err(stop.into()),
             }
         }

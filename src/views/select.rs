@@ -1,12 +1,10 @@
 //! `select`: the rows of a queue, every status, in queuing order. And the rows of the archive.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use num_traits::ToPrimitive;
 
-use super::{Extent, PAGE_BYTES, PAGE_ROWS, Page};
-use crate::archive::Archived;
+use super::{Extent, PAGE_BYTES, PAGE_ROWS, Page, RowFilter};
 use crate::conversation::Conversation;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
