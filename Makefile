@@ -66,10 +66,10 @@ test-browser: ## the conformance suite in BROWSER=chromium|firefox|webkit (CONTE
 	@.ci/tools node wasm-target wasm-bindgen $(or $(BROWSER),chromium)
 	node .ci/browser.mjs $(or $(BROWSER),chromium) $(CONTEXT)
 
-test-js: build ## the packed package in Chromium and Firefox, or in BROWSER (FILES=name narrows it down)
-	$(if $(filter-out chromium firefox,$(BROWSER)),$(error BROWSER is chromium or firefox))
-	@.ci/tools npm-js $(or $(BROWSER:firefox=firefox-alone),chromium firefox-alone)
-	node tests/js/support/run.mjs $(or $(BROWSER),chromium firefox)
+test-js: build ## the packed package in Chromium, Firefox and WebKit, or in BROWSER (FILES=name narrows it down)
+	$(if $(filter-out chromium firefox webkit,$(BROWSER)),$(error BROWSER is chromium, firefox or webkit))
+	@.ci/tools npm-js $(or $(BROWSER:firefox=firefox-alone),chromium firefox-alone webkit)
+	node tests/js/support/run.mjs $(or $(BROWSER),chromium firefox webkit)
 
 bench: build ## speed, each figure as a ratio to bare IndexedDB
 	@.ci/tools npm-js chromium firefox-alone

@@ -50,6 +50,10 @@ impl Heads {
         self.0.borrow().get(&queue).filter(|(known, _)| *known == version).map(|(_, turns)| Rc::clone(turns))
     }
 
+    pub(crate) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+
     /// Whose turn it probably is: worth reading ahead.
     pub(crate) fn guess(&self, queue: u32) -> Option<SideId> {
         self.0.borrow().get(&queue).and_then(|(_, turns)| turns.first()).map(|turn| turn.side)

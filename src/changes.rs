@@ -27,6 +27,14 @@ impl<T: Clone> Cached<T> {
     }
 }
 
+impl<T: Clone> Cached<T> {
+    fn handed_over(&mut self) {
+        if std::mem::take(&mut self.dirty) {
+            self.stored.clone_from(&self.current);
+        }
+    }
+}
+
 /// Rows of one side and class that follow each other and are not in a run yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -107,6 +115,13 @@ impl Changes {
     pub(crate) fn forget_unchanged(&mut self) {
         self.conversations.retain(|_, cached| cached.dirty);
         self.queues.clear();
+    }
+
+    /// Everything has been handed to the storage transaction: it is stored as far as this unit of work can see.
+    pub(crate) fn handed_over(&mut self) {
+        self.conversations.for_each(Cached::handed_over);
+        self.queues.for_each(Cached::handed_over);
+        self.effects = 0;
     }
 
     /// The present: [`Changes::back_to`] takes back what comes after it.

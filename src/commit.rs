@@ -110,15 +110,10 @@ impl Core {
         while let Some(mut part) = parts.pop() {
             match self.attempt(&part).await {
                 Ok(outcomes) => {
-                    // What did not fit is first in the next storage transaction.
-                    let rest = part.split_off(outcomes.len());
                     part.into_iter().zip(outcomes).for_each(|(command, outcome)| drop(command.answer.send(outcome)));
-                    if !rest.is_empty() {
-                        parts.push(rest);
-                    }
                 }
                 Err(error) => {
-                    self.runs.clear();
+                    self.forget_uncommitted();
                     if part.len() == 1 || error.is_storage() {
                         part.into_iter().for_each(|command| drop(command.answer.send(Err(error.clone().into()))));
                     } else {
@@ -131,7 +126,7 @@ impl Core {
         }
     }
 
-    /// One storage transaction for all of them, begun again when the definitions turn out to be old. Gives an outcome for as many as fit.
+    /// One storage transaction for all of them, begun again when the definitions turn out to be old.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
         let mut retried = false;
         let scope: &[StoreName] =
@@ -148,7 +143,7 @@ impl Core {
                 Err(Stop::Stale) => self.reload_catalog().await?,
                 // It was rolled back, and whatever did it may have passed (D27).
                 Err(Stop::Failed(error)) if !retried && error.is_rolled_back() => {
-                    self.runs.clear();
+                    self.forget_uncommitted();
                     retried = true;
                 }
                 Err(stop) => return Err(stop.into()),
@@ -174,9 +169,14 @@ impl Core {
                 outcomes.push(Err(aborted().into()));
                 continue;
             }
-            let effects = driver.changes.effects;
-            match driver.run(command.purpose, |work| command.verb.run(work)).await {
-                Err(Stop::Later) => break,
+            let mut effects = driver.changes.effects;
+            let mut outcome = driver.run(command.purpose, |work| command.verb.run(work)).await;
+            if matches!(outcome, Err(Stop::Later)) {
+                driver.hand_over().await?;
+                effects = driver.changes.effects;
+                outcome = driver.run(command.purpose, |work| command.verb.run(work)).await;
+            }
+            match outcome {
                 Err(Stop::Stale) => return Err(Stop::Stale),
                 // Half of it is done: it has to be undone, and with it what shares its storage transaction.
                 Err(stop) if driver.changes.effects != effects => return Err(Error::from(stop).into()),
@@ -184,10 +184,7 @@ impl Core {
                 outcome => outcomes.push(outcome),
             }
         }
-        driver.run(Purpose::Commit, |work| work.flush()).await?;
-        for change in std::mem::take(&mut driver.changes.writes) {
-            tx.apply(change);
-        }
+        driver.hand_over().await?;
         let catalog = driver.catalog;
         Ok((outcomes, changes.notice, catalog))
     }

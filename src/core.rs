@@ -163,6 +163,13 @@ impl Core {
         }
     }
 
+    /// A storage transaction was rolled back: what was remembered from within it is wrong, and bodies that were handed out with it are not
+    /// handed out again but read anew.
+    pub(crate) fn forget_uncommitted(&self) {
+        self.runs.clear();
+        self.heads.clear();
+    }
+
     /// A number that is unique in this context.
     pub(crate) fn unique(&self) -> u64 {
         self.counter.set(self.counter.get() + 1);

@@ -19,6 +19,15 @@ pub(crate) struct Driver<'a> {
 }
 
 impl Driver<'_> {
+    /// Hands what has changed to the storage transaction: what is read afterwards sees it.
+    pub(crate) async fn hand_over(&mut self) -> Outcome<()> {
+        self.run(Purpose::Commit, |work| work.flush()).await?;
+        std::mem::take(&mut self.changes.writes).into_iter().for_each(|change| self.tx.apply(change));
+        self.changes.handed_over();
+        self.reads.clear();
+        Ok(())
+    }
+
     /// Runs `verb` until it has all that it needs. Each time it misses something, what it had changed is taken back.
     pub(crate) async fn run<T>(&mut self, purpose: Purpose, verb: impl Fn(&mut Work<'_>) -> Outcome<T>) -> Outcome<T> {
         if !self.reads.is_complete() {

@@ -114,6 +114,10 @@ impl<K: Ord, V> Map<K, V> {
         if from < to { self.0.drain(from..to).collect() } else { Vec::new() }
     }
 
+    pub(crate) fn for_each(&mut self, change: impl Fn(&mut V)) {
+        self.0.iter_mut().for_each(|(_, value)| change(value));
+    }
+
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
         self.0.retain(|(key, value)| keep(key, value));
     }

@@ -62,6 +62,11 @@ impl Reads {
         }
     }
 
+    /// Forgets the answers: they have changed.
+    pub(crate) fn clear(&mut self) {
+        self.answers.clear();
+    }
+
     /// Whether nothing is to be asked.
     pub(crate) fn is_complete(&self) -> bool {
         self.requests.is_empty() && self.conversations.is_empty() && self.queues.is_empty()

@@ -28,7 +28,7 @@ pub(crate) enum Stop {
     Failed(Error),
     /// It needs what has not been read yet.
     Missing,
-    /// It has to see in the store what the verbs before it did: it belongs into the next storage transaction.
+    /// It has to see in the store what the verbs before it did: they are handed over first.
     Later,
     /// The definitions have changed elsewhere: load them and begin again.
     Stale,

@@ -100,4 +100,18 @@ impl RowFilter {
             (from, to.min(from.saturating_add(left)), status)
         }
     }
+
+    /// Cuts a stretch to what fits into `room` bytes: up to the row that fills it.
+    pub(super) fn fitting(&self, run: &Run, from: usize, to: usize, mut room: f64) -> (usize, usize) {
+        let mut fits = |index: &usize| {
+            let fits = room > 0.0;
+            room -= run.size_of(*index);
+            fits
+        };
+        if self.reverse {
+            (to - (from..to).rev().take_while(&mut fits).count(), to)
+        } else {
+            (from, from + (from..to).take_while(&mut fits).count())
+        }
+    }
 }

@@ -119,6 +119,9 @@ pub(crate) async fn select(
                     page.next = Some(position_after(&streams, reached, left, filter));
                     return Ok(page);
                 }
+                let all = to - from;
+                let room = if extent == Extent::Page { PAGE_BYTES - bytes } else { f64::INFINITY };
+                let (from, to) = filter.fitting(run, from, to, room);
                 let mut part =
                     Rows::of(&driver.catalog, &Owner::of(conversation, run.side.role), run, from, to, status);
                 part = with_large_bodies(driver.tx, run, from, to, part).await?;
@@ -128,6 +131,10 @@ pub(crate) async fn select(
                 bytes += (from..to).map(|index| run.size_of(index)).sum::<f64>();
                 reached = Some(if filter.reverse { part.order } else { part.order + count(part.count) - 1 });
                 page.rows.push(part);
+                if to - from < all {
+                    page.next = Some(position_after(&streams, reached, left, filter));
+                    return Ok(page);
+                }
             }
         }
         if let Some(stream) = streams.get_mut(index) {

@@ -112,7 +112,7 @@ impl Random {
     }
 
     fn some_bodies(&mut self) -> Vec<String> {
-        let count = if self.chance.one_in(25) { 300 } else { 1 + self.chance.below(3) };
+        let count = if self.chance.one_in(80) { 300 } else { 1 + self.chance.below(3) };
         let first = self.bodies;
         self.bodies += count;
         (first..self.bodies).map(|number| number.to_string()).collect()

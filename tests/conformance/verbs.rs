@@ -22,13 +22,17 @@ macro_rules! mount {
 
 mod archive;
 mod begin_dialog;
+mod budgets;
+mod commit;
 mod definitions;
 mod end_conversation;
 mod groups;
+mod large;
 mod queue_off;
 mod receive;
 mod remote;
 mod retention;
 mod send;
+mod sweep;
 mod transactions;
 mod views;

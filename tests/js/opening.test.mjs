@@ -225,6 +225,25 @@ inPage("a connection closed behind the library's back is opened again", async (h
   h.equal(await h.rows(broker, "kitchen"), ["1 Order 2"], "a view reopens too");
 });
 
+inPage("a database that was thrown away behind the library's back: StorageLost, not a new one in its place", async (h) => {
+  const first = { send: (broker, counter) => counter.send("Order"), receive: (broker) => broker.receive("kitchen"), view: (broker) => broker.select("kitchen").toArray(), transaction: (broker, counter) => broker.transaction((tx) => tx.send(counter, "Order")) };
+  for (const [verb, call] of Object.entries(first)) {
+    const seen = h.spy();
+    const broker = await h.openShop();
+    const counter = await h.order(broker);
+    const closed = h.next(broker, "close");
+    seen.databases.at(-1).close();
+    await h.done(indexedDB.deleteDatabase(broker.name));
+    // A closing broker rolls its open transactions back: they say why it closes (D25).
+    await h.rejects(h.within(10_000, call(broker, counter), verb), verb === "transaction" ? { code: "Closed", details: { reason: "storage-lost" } } : { code: "StorageLost" }, verb);
+    h.equal(await closed, { reason: "storage-lost" }, verb);
+    await h.rejects(counter.send("Order"), { code: "Closed", details: { reason: "storage-lost" } }, verb);
+    const again = await h.open({ definitions: h.shop() }, broker.name);
+    h.equal([again.instanceId === broker.instanceId, await again.count("kitchen")], [false, 0], verb);
+    await h.cleanUp();
+  }
+});
+
 inPage("close is idempotent, fires once, leaves nothing behind, and every call after it says Closed", async (h) => {
   const broker = await h.openShop();
   const conversation = await h.order(broker);

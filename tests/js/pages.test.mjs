@@ -145,15 +145,18 @@ withPages("deleteBroker in one page closes the broker of another", 2, async ([le
 withPages("storage cleared by the browser under an open broker: nothing hangs, nothing pretends", 1, async ([page]) => {
   const name = database();
   await page.step(openHere, name);
-  await page.step(async (h) => { h.state.conversation = await h.order(h.state.broker, 2); });
+  await page.step(async (h) => {
+    h.state.conversation = await h.order(h.state.broker, 2);
+    h.state.closed = h.next(h.state.broker, "close", 30_000);
+  });
   const session = await page.page.createCDPSession();
   await session.send("Storage.clearDataForOrigin", { origin: new URL(address()).origin, storageTypes: "indexeddb" });
-  const code = await page.step(async (h) => {
-    const error = await h.rejects(h.within(10_000, h.state.conversation.send("Order"), "the send"), { codes: ["Closed", "StorageLost", "ConversationNotFound"] });
-    return error.code;
+  await page.step((h) => h.rejects(h.within(10_000, h.state.conversation.send("Order"), "the send"), { code: "StorageLost" }));
+  assert.deepEqual(await page.step((h) => h.state.closed), { reason: "storage-lost" });
+  await page.step(async (h) => {
+    await h.rejects(h.state.broker.queues(), { code: "Closed", details: { reason: "storage-lost" } });
+    await h.state.broker.close();
   });
-  assert.ok(code);
-  await page.step((h) => h.state.broker.close());
   await page.step(openHere, name);
   assert.deepEqual(await page.step((h) => h.state.broker.conversations().toArray()), []);
 }, { only: "chromium" });

@@ -41,6 +41,7 @@ impl ManualTimer {
     }
 
     /// From now on nobody sleeps.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn fire_at_once(&self) {
         self.at_once.set(true);
         self.fire();

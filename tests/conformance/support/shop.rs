@@ -116,6 +116,13 @@ impl Shop {
         self.dialog(&begun).await
     }
 
+    /// The same when the next commit is to fail: it is tried again.
+    pub(crate) async fn order_after_a_failure(&self, body: &str) -> Dialog {
+        let begun = self.broker.begin_dialog(to_kitchen()).await;
+        refused(begun, ErrorCode::QuotaExceeded);
+        self.order(body).await
+    }
+
     /// Both ends of a conversation that was begun and used.
     pub(crate) async fn dialog(&self, begun: &ConversationInfo) -> Dialog {
         let ends = self.endpoints(EndpointFilter { conversation_id: Some(Rc::clone(&begun.conversation_id)), ..EndpointFilter::default() }).await;

@@ -82,7 +82,9 @@ async fn every_filter_of_rows(shop: &Shop) {
     filters = with(|filter, _, _, middle| filter.after = Some(middle), &filters);
     filters = with(|filter, _, _, _| filter.limit = Some(7.0), &filters);
     filters = with(|filter, _, _, _| filter.reverse = true, &filters);
-    for filter in filters {
+    // In a browser a part of the combinations is enough.
+    let stride = if cfg!(target_arch = "wasm32") { 7 } else { 1 };
+    for filter in filters.into_iter().step_by(stride) {
         let is_wanted = |message: &&Message| {
             filter.status.as_ref().is_none_or(|wanted| wanted.contains(&f64::from(message.status.number())))
                 && filter.conversation.as_ref().is_none_or(|wanted| *wanted == message.conversation_handle)

@@ -1,5 +1,6 @@
-// Chromium and Firefox, driven from Node. The browsers are the system's own: `make` installs them, npm never does.
+// Chromium and Firefox by puppeteer, and WebKitGTK (webkit.mjs), driven from Node. The browsers are the system's own: `make` installs them, npm never does.
 import puppeteer from "puppeteer-core";
+import { launchWebKit } from "./webkit.mjs";
 
 const STARTS = 3;
 const START_LIMIT = 60_000;
@@ -23,19 +24,22 @@ const BROWSERS = {
 };
 
 /** The browsers that `launch` knows. */
-export const NAMES = Object.keys(BROWSERS);
+export const NAMES = [...Object.keys(BROWSERS), "webkit"];
 
 /**
  * Starts a headless browser with a profile of its own, which goes when the browser closes.
- * @param {"chromium" | "firefox"} name
+ * @param {"chromium" | "firefox" | "webkit"} name webkit's browser has the few methods of puppeteer's that webkit.mjs gives it
  * @param {import("puppeteer-core").LaunchOptions} [options] over ours; `args` are added to ours. With `userDataDir` the profile stays.
+ *   Not for webkit.
  * @returns {Promise<import("puppeteer-core").Browser>}
  */
 export async function launch(name, { args = [], ...options } = {}) {
+  if (!NAMES.includes(name)) throw new Error(`unknown browser ${name}: one of ${NAMES.join(", ")}`);
   const known = BROWSERS[name];
-  if (known === undefined) throw new Error(`unknown browser ${name}: one of ${NAMES.join(", ")}`);
+  if (known === undefined && args.length + Object.keys(options).length > 0) throw new Error(`${name} takes no options`);
   for (let attempt = 1; ; attempt += 1) {
     try {
+      if (known === undefined) return await launchWebKit();
       return await puppeteer.launch({
         headless: true,
         timeout: START_LIMIT,

@@ -1,5 +1,5 @@
 // Runs tests/js/*.test.mjs against the packed package, once per browser: node tests/js/support/run.mjs chromium firefox
-// Each test file finds the browser's name in BROWSER. FILES=name picks test files by a part of their name.
+// Each test file finds the browser's name in BROWSER. FILES=name picks test files by a part of their name; in WebKit, of those below.
 import { spawn } from "node:child_process";
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,27 +8,40 @@ import { NAMES } from "./browsers.mjs";
 import { pack } from "./packed.mjs";
 import { ROOT } from "./paths.mjs";
 
+/**
+ * The files that run in WebKit: what they test needs a page and nothing else. The others need several pages at a time, a viewport or
+ * the devtools protocol, which puppeteer has and WebDriver has not.
+ */
+const IN_WEBKIT = ["blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "opening", "receive", "retention", "send", "transaction", "views"]
+  .map((name) => `${name}.test.mjs`);
+
 const browsers = process.argv.slice(2);
 if (browsers.length === 0 || browsers.some((name) => !NAMES.includes(name))) {
   console.error(`usage: node tests/js/support/run.mjs ${NAMES.join("|")}…`);
   process.exit(2);
 }
 const folder = join(ROOT, "tests/js");
-const files = (await readdir(folder))
-  .filter((name) => name.endsWith(".test.mjs") && name.includes(process.env.FILES ?? ""))
-  .sort()
-  .map((name) => join(folder, name));
-if (files.length === 0) {
-  console.error("there is no test file in tests/js");
+const all = (await readdir(folder)).filter((name) => name.endsWith(".test.mjs")).sort();
+const lost = IN_WEBKIT.filter((name) => !all.includes(name));
+if (lost.length > 0) {
+  console.error(`${lost.join(", ")}: not in tests/js, but to be run in webkit`);
+  process.exit(1);
+}
+const chosen = all.filter((name) => name.includes(process.env.FILES ?? ""));
+const filesFor = (browser) => (browser === "webkit" ? chosen.filter((name) => IN_WEBKIT.includes(name)) : chosen);
+if (browsers.every((browser) => filesFor(browser).length === 0)) {
+  console.error(`there is no such test file in tests/js for ${browsers.join(" and ")}`);
   process.exit(1);
 }
 
 /** One file at a time: two browsers at once on a small machine make every time limit a matter of luck. */
-async function suite(browser, packed) {
+async function suite(browser, files, packed) {
   console.log(`--- js ${browser}`);
+  const left = chosen.filter((name) => !files.includes(name));
+  if (left.length > 0) console.log(`not in ${browser}: ${left.join(", ")}`);
   const node = spawn(
     process.execPath,
-    ["--test", "--test-concurrency=1", "--test-timeout=300000", "--test-reporter=spec", "--test-reporter-destination=stdout", ...files],
+    ["--test", "--test-concurrency=1", "--test-timeout=300000", "--test-reporter=spec", "--test-reporter-destination=stdout", ...files.map((name) => join(folder, name))],
     // Colours would hide the counts from the reading below.
     { cwd: ROOT, env: { ...process.env, FORCE_COLOR: "0", BROWSER: browser, PACKED: packed }, stdio: ["ignore", "pipe", "inherit"] },
   );
@@ -56,7 +69,11 @@ try {
 }
 const results = [];
 try {
-  for (const browser of browsers) results.push({ browser, ...(await suite(browser, packed.folder)) });
+  for (const browser of browsers) {
+    const files = filesFor(browser);
+    if (files.length > 0) results.push({ browser, ...(await suite(browser, files, packed.folder)) });
+    else console.log(`--- js ${browser}: none of ${chosen.join(", ")} runs there`);
+  }
 } finally {
   await rm(packed.folder, { recursive: true, force: true });
 }
