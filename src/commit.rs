@@ -26,8 +26,8 @@ use crate::work::{Outcome, Purpose, Stop};
 /// The most verbs, and bytes of bodies, in one storage transaction.
 const VERBS: usize = 4_096;
 const BYTES: f64 = 16_777_216.0;
-/// How often definitions may change under a commit before it gives up.
-const RELOADS: u32 = 16;
+/// How often definitions may change under a call before it gives up.
+pub(crate) const RELOADS: u32 = 16;
 
 /// The stores that messages go through: a narrower scope costs less, and lets readers of the other stores go on.
 const PLAIN: [StoreName; 8] = [

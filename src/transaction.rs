@@ -13,6 +13,7 @@ use futures_channel::oneshot;
 use crate::body::Body;
 use crate::call::{Call, unexpected, wait_for_group};
 use crate::changes::Changes;
+use crate::commit::RELOADS;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
@@ -226,7 +227,7 @@ impl Transaction {
     }
 
     async fn attempt(&self, verb: &Rc<Verb>, changes: &mut Changes) -> Outcome<Answer> {
-        loop {
+        for _ in 0..RELOADS {
             changes.forget_unchanged();
             let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
                 self.core.check_database(tx).await?;
@@ -246,6 +247,7 @@ impl Transaction {
                 outcome => return outcome,
             }
         }
+        Err(Stop::Stale)
     }
 
     /// One call after the other, in the order in which they were made.

@@ -92,7 +92,7 @@ impl Core {
         }
         let scope: &[StoreName] =
             if matches!(view, View::Archive(_)) { &[StoreName::Meta, StoreName::Archive] } else { &SCOPE };
-        loop {
+        for _ in 0..RELOADS {
             let read = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
                 self.check_database(tx).await?;
                 let (mut reads, mut changes) = (Reads::default(), Changes::default());

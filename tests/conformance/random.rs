@@ -1,6 +1,6 @@
 //! Random verbs against a model: whatever comes in whatever order, the broker does what the model does, and the database stays sound.
 //!
-//! `SEED=17 cargo test random` runs one seed and tells every step.
+//! `SEED=17 cargo test random` runs one seed and tells every step. `FROM=1000 SEEDS=5000 cargo test --release random` looks further.
 
 mod check;
 mod model;
@@ -21,14 +21,15 @@ use super::support::Bench;
 use super::support::host::block_on;
 use super::support::shop::Shop;
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = if cfg!(debug_assertions) { 60 } else { 300 };
 const STEPS: u64 = 60;
 
 #[test]
 fn the_broker_does_what_the_model_does() {
-    let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    let first = std::env::var("FROM").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let seeds = seed.map_or(first..first + SEEDS, |seed| seed..seed + 1);
+    let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    let seed = number("SEED");
+    let first = seed.or(number("FROM")).unwrap_or(1);
+    let seeds = first..first + seed.map_or_else(|| number("SEEDS").unwrap_or(SEEDS), |_| 1);
     for number in seeds {
         let told = std::panic::AssertUnwindSafe(|| block_on(run(number, seed.is_some())));
         if let Err(failure) = std::panic::catch_unwind(told) {
@@ -46,13 +47,26 @@ async fn run(seed: u64, is_told: bool) {
         remote_service: Some(remote.into()),
         level,
     };
-    let rules = [rule(None, "Kitchen", "Front", 8.0), rule(Some("Ordering"), "Counter", "Back", 7.0), rule(None, "Back", "Front", 5.0)];
+    let rules = [
+        rule(None, "Kitchen", "Front", 8.0),
+        rule(Some("Ordering"), "Counter", "Back", 7.0),
+        rule(None, "Back", "Front", 5.0),
+    ];
     let priorities = rules.into_iter().enumerate().map(|(number, rule)| (format!("rule {number}"), rule)).collect();
     shop.broker.define(Definitions { priorities, ..Definitions::default() }).await.expect("the rules are right");
     shop.timer().fire_at_once();
     let tabs = [shop.broker.another(), shop.another_tab().await];
     let world = World { queues: vec![Queue { on: true, retention: false }; 3], ..World::default() };
-    let mut random = Random { shop, tabs, world, chance: Chance(seed), handles: BTreeMap::new(), open: Vec::new(), bodies: 0, is_told };
+    let mut random = Random {
+        shop,
+        tabs,
+        world,
+        chance: Chance(seed),
+        handles: BTreeMap::new(),
+        open: Vec::new(),
+        bodies: 0,
+        is_told,
+    };
     for step in 0..STEPS {
         random.tell(|| format!("── step {step}"));
         random.step().await;
@@ -100,7 +114,10 @@ impl Random {
 
     /// Whether a transaction of a context, other than number `except`, holds a group.
     fn is_locked(&self, tab: usize, group: &str, except: Option<usize>) -> bool {
-        self.open.iter().enumerate().any(|(number, open)| open.tab == tab && Some(number) != except && open.locks.contains(group))
+        self.open
+            .iter()
+            .enumerate()
+            .any(|(number, open)| open.tab == tab && Some(number) != except && open.locks.contains(group))
     }
 
     /// An end of a conversation, most likely one that is there.

@@ -41,13 +41,31 @@ impl Random {
             let end = (Rc::clone(&endpoint.conversation_id), endpoint.is_initiator);
             assert_eq!(self.handles[&end], endpoint.conversation_handle);
             assert_eq!(endpoint.conversation_group_id, self.group_of(&end));
-            found.insert(end, (endpoint.state.letters(), endpoint.service.to_string(), endpoint.send_sequence, endpoint.receive_sequence));
+            found.insert(
+                end,
+                (
+                    endpoint.state.letters(),
+                    endpoint.service.to_string(),
+                    endpoint.send_sequence,
+                    endpoint.receive_sequence,
+                ),
+            );
         }
-        let expected: BTreeMap<_, _> =
-            self.world.sides.iter().map(|(end, side)| (end.clone(), (side.state, SERVICES[side.service].0.to_owned(), side.next_send, side.next_expected))).collect();
+        let expected: BTreeMap<_, _> = self
+            .world
+            .sides
+            .iter()
+            .map(|(end, side)| {
+                (end.clone(), (side.state, SERVICES[side.service].0.to_owned(), side.next_send, side.next_expected))
+            })
+            .collect();
         // What an endpoint that has ended expects next says nothing.
         let shown = |ends: BTreeMap<End, (&'static str, String, u64, u64)>| -> Vec<_> {
-            ends.into_iter().map(|(end, (state, service, send, receive))| (end, state, service, send, if state == "DO" { 0 } else { receive })).collect()
+            ends.into_iter()
+                .map(|(end, (state, service, send, receive))| {
+                    (end, state, service, send, if state == "DO" { 0 } else { receive })
+                })
+                .collect()
         };
         assert_eq!(shown(found), shown(expected));
     }
@@ -71,7 +89,15 @@ impl Random {
 
     async fn check_transmission(&self) {
         let rows = self.shop.transmission().await;
-        let mut found: Vec<_> = rows.iter().map(|row| (row.conversation_handle.to_string(), format!("1 {} {}", short(&row.message_type), row.message_sequence_number))).collect();
+        let mut found: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (
+                    row.conversation_handle.to_string(),
+                    format!("1 {} {}", short(&row.message_type), row.message_sequence_number),
+                )
+            })
+            .collect();
         let mut expected = Vec::new();
         for (end, side) in &self.world.sides {
             for row in &side.outgoing {
@@ -88,7 +114,13 @@ impl Random {
     }
 
     /// What a call in a context may receive, or its error. `own`: it is made in this transaction.
-    pub(super) fn receivable(&self, tab: usize, queue: usize, wanted: &Wanted, own: Option<usize>) -> Result<Receivable, ErrorCode> {
+    pub(super) fn receivable(
+        &self,
+        tab: usize,
+        queue: usize,
+        wanted: &Wanted,
+        own: Option<usize>,
+    ) -> Result<Receivable, ErrorCode> {
         if !self.world.queues[queue].on {
             return Err(ErrorCode::QueueDisabled);
         }
@@ -126,7 +158,13 @@ impl Random {
     }
 
     /// Whether what was received is what had to be: one group, conversation by conversation, each from its beginning.
-    pub(super) fn check_received(&self, messages: &[Message], receivable: &Receivable, top: Option<u32>, ready: Option<&[Message]>) {
+    pub(super) fn check_received(
+        &self,
+        messages: &[Message],
+        receivable: &Receivable,
+        top: Option<u32>,
+        ready: Option<&[Message]>,
+    ) {
         let Some(first) = messages.first() else {
             assert!(receivable.is_empty(), "nothing was received, and there was {receivable:?}");
             return;
@@ -134,7 +172,9 @@ impl Random {
         assert!(messages.iter().all(|message| message.status.number() == 0), "what is received shows status 0");
         let group = &first.conversation_group_id;
         assert!(messages.iter().all(|message| message.conversation_group_id == *group), "all are of one group");
-        let ends = receivable.get(group).unwrap_or_else(|| panic!("the group {group} was received from, and there was {receivable:?}"));
+        let ends = receivable
+            .get(group)
+            .unwrap_or_else(|| panic!("the group {group} was received from, and there was {receivable:?}"));
         let total: usize = ends.values().map(Vec::len).sum();
         let limit = top.map_or(usize::MAX, |top| top as usize);
         assert_eq!(messages.len(), total.min(limit), "as many as there are, or as were asked for");
@@ -142,11 +182,24 @@ impl Random {
         let received = self.in_order(messages);
         let names: BTreeSet<&End> = received.iter().map(|(end, _)| end).collect();
         assert_eq!(names.len(), received.len(), "conversation by conversation");
-        let priority = |end: &End| messages.iter().chain(ready.unwrap_or_default()).find(|message| message.conversation_handle == self.handles[end]).map(|message| message.priority);
+        let priority = |end: &End| {
+            messages
+                .iter()
+                .chain(ready.unwrap_or_default())
+                .find(|message| message.conversation_handle == self.handles[end])
+                .map(|message| message.priority)
+        };
         for (position, (end, rows)) in received.iter().enumerate() {
             assert!(ends[end].starts_with(rows), "{end:?} has {:?}, and {rows:?} were received", ends[end]);
-            assert!(position + 1 == received.len() || rows.len() == ends[end].len(), "all of one conversation before any of the next");
-            let rest = received.iter().skip(position).map(|(end, _)| end).chain(ends.keys().filter(|end| !names.contains(end)));
+            assert!(
+                position + 1 == received.len() || rows.len() == ends[end].len(),
+                "all of one conversation before any of the next"
+            );
+            let rest = received
+                .iter()
+                .skip(position)
+                .map(|(end, _)| end)
+                .chain(ends.keys().filter(|end| !names.contains(end)));
             let highest = rest.filter_map(priority).max();
             assert_eq!(highest, priority(end), "the higher priority first");
         }
@@ -159,12 +212,23 @@ impl Random {
     fn check_turn(&self, group: &Rc<str>, receivable: &Receivable, ready: &[Message]) {
         let rank = |group: &Rc<str>| {
             let ends = &receivable[group];
-            let is_receivable = |message: &&Message| ends.iter().any(|(end, rows)| {
-                self.handles[end] == message.conversation_handle && rows.iter().any(|row| row.number == message.message_sequence_number && row.kind == short(&message.message_type_name))
-            });
+            let is_receivable = |message: &&Message| {
+                ends.iter().any(|(end, rows)| {
+                    self.handles[end] == message.conversation_handle
+                        && rows.iter().any(|row| {
+                            row.number == message.message_sequence_number
+                                && row.kind == short(&message.message_type_name)
+                        })
+                })
+            };
             let rows: Vec<&Message> = ready.iter().filter(is_receivable).collect();
             let priority = rows.iter().map(|row| row.priority).max().expect("there is a row");
-            let oldest = rows.iter().filter(|row| row.priority == priority).map(|row| row.queuing_order).min().expect("there is a row");
+            let oldest = rows
+                .iter()
+                .filter(|row| row.priority == priority)
+                .map(|row| row.queuing_order)
+                .min()
+                .expect("there is a row");
             (10 - priority, oldest)
         };
         let first = receivable.keys().min_by_key(|group| rank(group)).expect("there is a group");
@@ -175,8 +239,16 @@ impl Random {
     pub(super) fn in_order(&self, messages: &[Message]) -> Vec<(End, Vec<Row>)> {
         let mut ends: Vec<(End, Vec<Row>)> = Vec::new();
         for message in messages {
-            let end = self.handles.iter().find(|(_, handle)| **handle == message.conversation_handle).map(|(end, _)| end.clone()).expect("a known handle");
-            let kind = ["Order", "Confirm", "Note", "EndDialog", "Error"].into_iter().find(|kind| *kind == short(&message.message_type_name)).expect("a known type");
+            let end = self
+                .handles
+                .iter()
+                .find(|(_, handle)| **handle == message.conversation_handle)
+                .map(|(end, _)| end.clone())
+                .expect("a known handle");
+            let kind = ["Order", "Confirm", "Note", "EndDialog", "Error"]
+                .into_iter()
+                .find(|kind| *kind == short(&message.message_type_name))
+                .expect("a known type");
             let body = show_message(message).splitn(4, ' ').nth(3).unwrap_or_default().to_owned();
             let row = Row { status: 1, kind, number: message.message_sequence_number, body };
             match ends.last_mut().filter(|(last, _)| *last == end) {

@@ -67,7 +67,16 @@ pub(super) fn other(end: &End) -> End {
 
 impl Side {
     fn new(service: usize, state: &'static str, group: Option<Rc<str>>) -> Self {
-        Self { service, state, group, rows: Vec::new(), held: Vec::new(), outgoing: Vec::new(), next_send: 0, next_expected: 0 }
+        Self {
+            service,
+            state,
+            group,
+            rows: Vec::new(),
+            held: Vec::new(),
+            outgoing: Vec::new(),
+            next_send: 0,
+            next_expected: 0,
+        }
     }
 
     pub(super) fn queue(&self) -> usize {
@@ -92,7 +101,13 @@ impl World {
     }
 
     /// `is_late`: in the commit of a transaction.
-    pub(super) fn send(&mut self, end: &End, kind: &'static str, bodies: &[String], is_late: bool) -> Result<(), ErrorCode> {
+    pub(super) fn send(
+        &mut self,
+        end: &End,
+        kind: &'static str,
+        bodies: &[String],
+        is_late: bool,
+    ) -> Result<(), ErrorCode> {
         let side = self.side(end)?.clone();
         let may_send = ["SO", "CO"].contains(&side.state);
         let is_late = is_late && ["DI", "ER"].contains(&side.state);
@@ -112,7 +127,12 @@ impl World {
         }
         let first = side.next_send;
         let row = |status| {
-            move |(index, body): (usize, &String)| Row { status, kind, number: first + index as u64, body: body.clone() }
+            move |(index, body): (usize, &String)| Row {
+                status,
+                kind,
+                number: first + index as u64,
+                body: body.clone(),
+            }
         };
         let is_far = self.services[&end.0].1 == ELSEWHERE;
         let sender = self.side(end)?;
@@ -175,12 +195,12 @@ impl World {
         if self.sides.get(&far).is_some_and(|side| side.state == "DO") {
             self.sides.remove(&far);
         }
-        if ending != Ending::Plain {
-            if let Some(side) = self.sides.get_mut(&far) {
-                // Their numbers were never seen.
-                side.next_expected -= side.held.iter().filter(|row| row.kind != "Error").count() as u64;
-                side.held.clear();
-            }
+        if ending != Ending::Plain
+            && let Some(side) = self.sides.get_mut(&far)
+        {
+            // Their numbers were never seen.
+            side.next_expected -= side.held.iter().filter(|row| row.kind != "Error").count() as u64;
+            side.held.clear();
         }
         if side.state == "CO" && ending != Ending::Cleanup {
             let (kind, body) = if ending == Ending::Error { ("Error", "42") } else { ("EndDialog", "") };
@@ -244,7 +264,12 @@ impl World {
         if !on {
             return;
         }
-        let ends: Vec<End> = self.sides.iter().filter(|(_, side)| side.queue() == queue && !side.held.is_empty()).map(|(end, _)| end.clone()).collect();
+        let ends: Vec<End> = self
+            .sides
+            .iter()
+            .filter(|(_, side)| side.queue() == queue && !side.held.is_empty())
+            .map(|(end, _)| end.clone())
+            .collect();
         for end in ends {
             let Some(side) = self.sides.get_mut(&end) else { continue };
             let came = std::mem::take(&mut side.held);

@@ -112,12 +112,19 @@ impl Random {
         match self.chance.below(20) {
             0..=9 => {
                 let end = self.any_end()?;
-                let kind = if self.chance.one_in(2) { "Note" } else if end.1 != self.chance.one_in(20) { "Order" } else { "Confirm" };
+                let kind = if self.chance.one_in(2) {
+                    "Note"
+                } else if end.1 != self.chance.one_in(20) {
+                    "Order"
+                } else {
+                    "Confirm"
+                };
                 Some(Call::Send(end, kind, self.some_bodies()))
             }
             10..=14 => {
                 let end = self.any_end();
-                let on = end.as_ref().and_then(|end| self.world.sides.get(end)).map_or(queue, super::model::Side::queue);
+                let on =
+                    end.as_ref().and_then(|end| self.world.sides.get(end)).map_or(queue, super::model::Side::queue);
                 let wanted = match (self.chance.below(4), end) {
                     (0, Some(end)) => Wanted::Conversation(end),
                     (1, Some(end)) if self.world.sides.contains_key(&end) => Wanted::Group(self.group_of(&end)),
@@ -147,13 +154,19 @@ impl Random {
         }
         // Who has waited longest can be seen before a single call, not amid many.
         let ready = match calls.as_slice() {
-            [Call::Receive(queue, ..)] if !fails => Some(self.shop.messages(QUEUES[*queue], RowFilter { status: Some(vec![1.0]), ..RowFilter::default() }).await),
+            [Call::Receive(queue, ..)] if !fails => Some(
+                self.shop.messages(QUEUES[*queue], RowFilter { status: Some(vec![1.0]), ..RowFilter::default() }).await,
+            ),
             _ => None,
         };
         let answers = join_all(calls.iter().map(|call| self.make(tab, call))).await;
         self.shop.faults.clear();
-        let is_guilty = |answer: &Result<Answer>| answer.as_ref().is_err_and(|error| error.code() == ErrorCode::QuotaExceeded);
-        assert!(answers.iter().filter(|answer| is_guilty(answer)).count() <= usize::from(fails), "one failure is one call's");
+        let is_guilty =
+            |answer: &Result<Answer>| answer.as_ref().is_err_and(|error| error.code() == ErrorCode::QuotaExceeded);
+        assert!(
+            answers.iter().filter(|answer| is_guilty(answer)).count() <= usize::from(fails),
+            "one failure is one call's"
+        );
         for (call, answer) in calls.iter().zip(answers).filter(|(_, answer)| !is_guilty(answer)) {
             self.compare(tab, call, answer, ready.as_deref());
         }
@@ -162,7 +175,10 @@ impl Random {
     pub(super) async fn make(&self, tab: usize, call: &Call) -> Result<Answer> {
         let broker = &self.tabs[tab];
         match call {
-            Call::Send(end, kind, bodies) => broker.send(vec![Rc::clone(&self.handles[end])], self.messages(kind, bodies), None).await.map(|()| Answer::Done),
+            Call::Send(end, kind, bodies) => broker
+                .send(vec![Rc::clone(&self.handles[end])], self.messages(kind, bodies), None)
+                .await
+                .map(|()| Answer::Done),
             Call::End(end, ending, archive) => {
                 let ended = broker.end_conversation(&self.handles[end], options(*ending, *archive)).await?;
                 Ok(Answer::Ended(ended.discarded, ended.archived))
@@ -173,7 +189,13 @@ impl Random {
             }
             Call::Alter(queue, retention, status) => {
                 let status = status.map(|on| if on { Status::On } else { Status::Off });
-                broker.alter_queue(QUEUES[*queue], QueueOptions { retention: *retention, status, ..QueueOptions::default() }).await.map(|()| Answer::Done)
+                broker
+                    .alter_queue(
+                        QUEUES[*queue],
+                        QueueOptions { retention: *retention, status, ..QueueOptions::default() },
+                    )
+                    .await
+                    .map(|()| Answer::Done)
             }
         }
     }
@@ -186,12 +208,15 @@ impl Random {
                 let is_locked = self.world.sides.contains_key(end) && self.is_locked(tab, &self.group_of(end), None);
                 let expected = if is_locked { Err(ErrorCode::GroupLocked) } else { self.world.end(end, *ending) };
                 let expected = expected.map(|(discarded, archived)| (discarded, if *archive { archived } else { 0 }));
-                let numbers = answer.map(|answer| if let Answer::Ended(discarded, archived) = answer { (discarded, archived) } else { (0, 0) });
+                let numbers = answer.map(|answer| {
+                    if let Answer::Ended(discarded, archived) = answer { (discarded, archived) } else { (0, 0) }
+                });
                 agree(numbers, expected);
             }
             Call::Receive(queue, wanted, top) => {
                 let receivable = self.receivable(tab, *queue, wanted, None);
-                let messages = answer.map(|answer| if let Answer::Received(messages) = answer { messages } else { Vec::new() });
+                let messages =
+                    answer.map(|answer| if let Answer::Received(messages) = answer { messages } else { Vec::new() });
                 match (messages, receivable) {
                     (Ok(messages), Ok(receivable)) => {
                         self.check_received(&messages, &receivable, *top, ready);
@@ -217,7 +242,10 @@ impl Random {
     pub(super) fn messages(&self, kind: &str, bodies: &[String]) -> Vec<OutgoingMessage> {
         // Every seventh body is a large one.
         let size = |body: &String| if body.ends_with('7') { 70_000.0 } else { 200.0 };
-        bodies.iter().map(|body| self.shop.message_of(kind, Body { value: Value::from(&**body), packing: 0, size: size(body) })).collect()
+        bodies
+            .iter()
+            .map(|body| self.shop.message_of(kind, Body { value: Value::from(&**body), packing: 0, size: size(body) }))
+            .collect()
     }
 
     pub(super) fn wanted(&self, wanted: &Wanted, top: Option<u32>) -> ReceiveOptions {

@@ -63,7 +63,15 @@ impl Random {
             let transaction = self.tabs[tab].begin().expect("the broker is open");
             self.tell(|| format!("tab {tab} begins transaction {}", self.open.len()));
             let view = World { queues: self.world.queues.clone(), ..World::default() };
-            self.open.push(Open { tab, transaction, view, changed: BTreeSet::new(), locks: BTreeSet::new(), taken: BTreeMap::new(), done: Vec::new() });
+            self.open.push(Open {
+                tab,
+                transaction,
+                view,
+                changed: BTreeSet::new(),
+                locks: BTreeSet::new(),
+                taken: BTreeMap::new(),
+                done: Vec::new(),
+            });
         }
         let number = self.chance.below(self.open.len());
         match self.chance.below(9) {
@@ -92,7 +100,9 @@ impl Random {
                 agree(sent, expected);
             }
             Call::End(end, ending, archive) => self.end_in(number, end, ending, archive).await,
-            Call::Receive(queue, wanted, top) if !matches!(wanted, Wanted::Group(_)) => self.receive_in(number, queue, wanted, top).await,
+            Call::Receive(queue, wanted, top) if !matches!(wanted, Wanted::Group(_)) => {
+                self.receive_in(number, queue, wanted, top).await
+            }
             Call::Receive(..) | Call::Alter(..) => {}
         }
     }
@@ -109,8 +119,14 @@ impl Random {
             Some(group) if self.is_locked(open.tab, group, Some(number)) => Err(ErrorCode::GroupLocked),
             _ => self.open[number].view.end(&end, ending),
         };
-        let gone = if side.as_ref().is_some_and(|side| self.world.queues[side.queue()].retention) { 0 } else { taken.len() as u64 };
-        let expected = expected.map(|(discarded, archived)| (discarded.saturating_sub(taken.len() as u64), if archive { archived.saturating_sub(gone) } else { 0 }));
+        let gone = if side.as_ref().is_some_and(|side| self.world.queues[side.queue()].retention) {
+            0
+        } else {
+            taken.len() as u64
+        };
+        let expected = expected.map(|(discarded, archived)| {
+            (discarded.saturating_sub(taken.len() as u64), if archive { archived.saturating_sub(gone) } else { 0 })
+        });
         let open = &mut self.open[number];
         // The lock comes before the look at the state.
         if expected != Err(ErrorCode::GroupLocked) {
@@ -135,7 +151,11 @@ impl Random {
                 let messages: Vec<_> = rows.iter().flat_map(Rows::messages).collect();
                 self.check_received(&messages, &receivable, top, None);
                 let taken = self.in_order(&messages);
-                let asked = if let Wanted::Conversation(end) = &wanted { Some(self.group_in(&self.open[number].view, end)) } else { None };
+                let asked = if let Wanted::Conversation(end) = &wanted {
+                    Some(self.group_in(&self.open[number].view, end))
+                } else {
+                    None
+                };
                 let is_free = asked.as_ref().is_some_and(|group| !self.is_locked(tab, group, Some(number)));
                 let open = &mut self.open[number];
                 open.locks.extend(asked.filter(|_| is_free));
@@ -164,7 +184,8 @@ impl Random {
         let open = self.open.remove(number);
         let tab = open.tab;
         self.tell(|| format!("transaction {number} (tab {tab}) commits {:?}, together with {calls:?}", open.done));
-        let (committed, answers) = join(open.transaction.commit(), join_all(calls.iter().map(|call| self.make(tab, call)))).await;
+        let (committed, answers) =
+            join(open.transaction.commit(), join_all(calls.iter().map(|call| self.make(tab, call)))).await;
         let mut world = self.world.clone();
         let outcome = open.done.iter().try_for_each(|done| match done {
             Done::Send(end, kind, bodies) => world.send(end, kind, bodies, true),

@@ -129,7 +129,8 @@ fn spawn(task: LocalBoxFuture<'static, ()>) {
 fn spawn(task: LocalBoxFuture<'static, ()>) {
     use futures_executor::LocalSpawner;
     use futures_util::task::LocalSpawn;
-    let spawner = SPAWNER.with_borrow(|spawner: &Option<LocalSpawner>| spawner.clone()).expect("the test runs by `block_on`");
+    let spawner =
+        SPAWNER.with_borrow(|spawner: &Option<LocalSpawner>| spawner.clone()).expect("the test runs by `block_on`");
     spawner.spawn_local_obj(task.into()).expect("the pool is there");
 }
 

@@ -10,12 +10,12 @@ use pocket_broker::error::{Error, ErrorCode, Result};
 use pocket_broker::message::system;
 use pocket_broker::store::{Faults, Mode, Range, Store, StoreName};
 use pocket_broker::{
-    BeginDialog, Broker, ConversationInfo, Endpoint, EndpointFilter, EndOptions, EndResult, Extent, Message, Notice, OutgoingMessage, QueueInfo,
-    ReceiveOptions, RowFilter, Rows, TransmissionRow,
+    BeginDialog, Broker, ConversationInfo, EndOptions, EndResult, Endpoint, EndpointFilter, Extent, Message, Notice,
+    OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, TransmissionRow,
 };
 
-use super::{Bench, transact};
 use super::host::{ManualClock, ManualTimer, TestHost, host};
+use super::{Bench, transact};
 
 /// A broker with two services on two queues, over a store that counts and fails on demand.
 pub(crate) struct Shop {
@@ -88,7 +88,9 @@ impl Shop {
 
     /// How many records an object store holds.
     pub(crate) async fn records_in(&self, store: StoreName) -> u64 {
-        transact(&*self.store, &[store], Mode::ReadOnly, async |tx| tx.count(store, &Range::all()).await).await.expect("the store can be read")
+        transact(&*self.store, &[store], Mode::ReadOnly, async |tx| tx.count(store, &Range::all()).await)
+            .await
+            .expect("the store can be read")
     }
 
     // ── short ways to the verbs ──
@@ -125,8 +127,16 @@ impl Shop {
 
     /// Both ends of a conversation that was begun and used.
     pub(crate) async fn dialog(&self, begun: &ConversationInfo) -> Dialog {
-        let ends = self.endpoints(EndpointFilter { conversation_id: Some(Rc::clone(&begun.conversation_id)), ..EndpointFilter::default() }).await;
-        let target = ends.iter().find(|end| !end.is_initiator).map_or_else(|| "".into(), |end| Rc::clone(&end.conversation_handle));
+        let ends = self
+            .endpoints(EndpointFilter {
+                conversation_id: Some(Rc::clone(&begun.conversation_id)),
+                ..EndpointFilter::default()
+            })
+            .await;
+        let target = ends
+            .iter()
+            .find(|end| !end.is_initiator)
+            .map_or_else(|| "".into(), |end| Rc::clone(&end.conversation_handle));
         Dialog { initiator: Rc::clone(&begun.handle), target, id: Rc::clone(&begun.conversation_id) }
     }
 
@@ -141,7 +151,10 @@ impl Shop {
     /// A message whose body gets a record of its own.
     pub(crate) async fn send_large(&self, handle: &str, body: &str) {
         let body = Body { value: Value::from(body), packing: 0, size: 70_000.0 };
-        self.broker.send(vec![handle.into()], vec![self.message_of("Note", body)], None).await.expect("the message can be sent");
+        self.broker
+            .send(vec![handle.into()], vec![self.message_of("Note", body)], None)
+            .await
+            .expect("the message can be sent");
     }
 
     /// Numbered messages in one call: "0", "1" …
@@ -155,11 +168,18 @@ impl Shop {
     }
 
     pub(crate) fn message_of(&self, message_type: &str, body: Body) -> OutgoingMessage {
-        OutgoingMessage { message_type: message_type.into(), id: self.host.host.ids.uuid(), headers: Value::undefined(), body }
+        OutgoingMessage {
+            message_type: message_type.into(),
+            id: self.host.host.ids.uuid(),
+            headers: Value::undefined(),
+            body,
+        }
     }
 
     pub(crate) async fn receive(&self, queue: &str) -> Vec<String> {
-        show_all(&self.broker.receive(queue, ReceiveOptions::default(), None).await.expect("the queue can be received from"))
+        show_all(
+            &self.broker.receive(queue, ReceiveOptions::default(), None).await.expect("the queue can be received from"),
+        )
     }
 
     pub(crate) async fn receive_from(&self, queue: &str, handle: &str) -> Vec<String> {
@@ -176,7 +196,10 @@ impl Shop {
     }
 
     pub(crate) async fn fail(&self, handle: &str) -> EndResult {
-        self.broker.end_conversation(handle, with_error(42.0, "no more bread")).await.expect("the conversation can be ended")
+        self.broker
+            .end_conversation(handle, with_error(42.0, "no more bread"))
+            .await
+            .expect("the conversation can be ended")
     }
 
     pub(crate) async fn clean_up(&self, handle: &str) -> EndResult {
@@ -190,7 +213,11 @@ impl Shop {
         assert_eq!(page.next, None, "everything is one page");
         let messages: Vec<Message> = page.rows.iter().flat_map(Rows::messages).collect();
         let counted = self.broker.count(queue, &filter).await.expect("the queue can be counted");
-        assert_eq!(counted, u64::try_from(messages.len()).expect("a small number"), "count is what select gives: {filter:?}");
+        assert_eq!(
+            counted,
+            u64::try_from(messages.len()).expect("a small number"),
+            "count is what select gives: {filter:?}"
+        );
         messages
     }
 
@@ -229,13 +256,16 @@ impl Shop {
 
     /// The rows of the transmission queue, each as "type number body".
     pub(crate) async fn outside(&self) -> Vec<String> {
-        let show = |row: &TransmissionRow| format!("{} {} {}", short(&row.message_type), row.message_sequence_number, show_body(&row.body));
+        let show = |row: &TransmissionRow| {
+            format!("{} {} {}", short(&row.message_type), row.message_sequence_number, show_body(&row.body))
+        };
         self.transmission().await.iter().map(show).map(|row| row.trim_end().to_owned()).collect()
     }
 }
 
 pub(crate) fn definitions() -> Definitions {
-    let contract = [("Order", SentBy::Initiator), ("Confirm", SentBy::Target), ("Note", SentBy::Any), ("Sealed", SentBy::Any)];
+    let contract =
+        [("Order", SentBy::Initiator), ("Confirm", SentBy::Target), ("Note", SentBy::Any), ("Sealed", SentBy::Any)];
     let service = |queue: &str| ServiceOptions { queue: Some(queue.into()), contracts: vec!["Ordering".into()] };
     Definitions {
         message_types: ["Order", "Confirm", "Note", "Sealed"]
@@ -263,7 +293,10 @@ pub(crate) fn top_of(top: u32) -> ReceiveOptions {
 }
 
 pub(crate) fn with_error(code: f64, description: &str) -> EndOptions {
-    EndOptions { error: Some(pocket_broker::EndError { code, description: description.into() }), ..EndOptions::default() }
+    EndOptions {
+        error: Some(pocket_broker::EndError { code, description: description.into() }),
+        ..EndOptions::default()
+    }
 }
 
 pub(crate) fn cleanup() -> EndOptions {
@@ -292,7 +325,13 @@ pub(crate) fn show_all(rows: &[Rows]) -> Vec<String> {
 
 /// "status type number body".
 pub(crate) fn show_message(message: &Message) -> String {
-    let text = format!("{} {} {} {}", message.status.number(), short(&message.message_type_name), message.message_sequence_number, show_body(&message.body));
+    let text = format!(
+        "{} {} {} {}",
+        message.status.number(),
+        short(&message.message_type_name),
+        message.message_sequence_number,
+        show_body(&message.body)
+    );
     text.trim_end().to_owned()
 }
 

@@ -51,14 +51,19 @@ async fn archived_rows_are_as_they_were(shop: &Shop) {
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
     assert_eq!(shown(shop).await, HISTORY, "in the order in which they were in the queue");
     assert_eq!(archive(shop, RowFilter::default()).await, before, "with every column");
-    let page = shop.broker.archive(&RowFilter::default(), None, Extent::All).await.expect("the archive can be looked at");
+    let page =
+        shop.broker.archive(&RowFilter::default(), None, Extent::All).await.expect("the archive can be looked at");
     assert!(page.rows.iter().all(|rows| rows.archived == Some((1_700_000_005_000.0, Rc::from("kitchen")))));
     shop.end(&dialog.initiator).await;
     assert_eq!(shown(shop).await.len(), 3, "it outlives the conversation");
 }
 
 async fn every_end_can_archive(shop: &Shop) {
-    for options in [archived(), EndOptions { archive: Some(true), ..with_error(1.0, "x") }, EndOptions { archive: Some(true), ..cleanup() }] {
+    for options in [
+        archived(),
+        EndOptions { archive: Some(true), ..with_error(1.0, "x") },
+        EndOptions { archive: Some(true), ..cleanup() },
+    ] {
         let dialog = a_history(shop).await;
         assert_eq!(shop.broker.end_conversation(&dialog.target, options).await.expect("it can be ended").archived, 3);
         shop.clean_up(&dialog.initiator).await;
@@ -75,7 +80,11 @@ async fn a_queue_can_archive_every_end(shop: &Shop) {
     assert_eq!(shop.end(&dialog.target).await.archived, 3);
     let dialog = a_history(shop).await;
     let without = EndOptions { archive: Some(false), ..EndOptions::default() };
-    assert_eq!(shop.broker.end_conversation(&dialog.target, without).await.expect("it can be ended").archived, 0, "the call wins");
+    assert_eq!(
+        shop.broker.end_conversation(&dialog.target, without).await.expect("it can be ended").archived,
+        0,
+        "the call wins"
+    );
     assert_eq!(shop.end(&dialog.initiator).await.archived, 0, "the other queue does not archive");
 }
 
@@ -131,7 +140,10 @@ async fn purging_counts_rows(shop: &Shop) {
     assert_eq!(shop.broker.purge_archive(f64::MAX).await.expect("it can be purged"), 303);
     assert_eq!(shown(shop).await, [""; 0]);
     assert_eq!(shop.broker.purge_archive(f64::MAX).await.expect("it can be purged"), 0);
-    refused(shop.broker.archive(&RowFilter { limit: Some(-1.0), ..RowFilter::default() }, None, Extent::Page).await, ErrorCode::InvalidArgument);
+    refused(
+        shop.broker.archive(&RowFilter { limit: Some(-1.0), ..RowFilter::default() }, None, Extent::Page).await,
+        ErrorCode::InvalidArgument,
+    );
 }
 
 async fn what_a_transaction_did_before_is_archived_with_it(shop: &Shop) {
@@ -144,16 +156,24 @@ async fn what_a_transaction_did_before_is_archived_with_it(shop: &Shop) {
         let top = ReceiveOptions { top: Some(1.0), ..ReceiveOptions::default() };
         transaction.receive("kitchen", top).await.expect("the queue is on");
         let big = Body { value: Value::from("r1"), packing: 0, size: 70_000.0 };
-        transaction.send(vec![dialog.target.clone()], vec![shop.message_of("Confirm", big)]).await.expect("it may send");
+        transaction
+            .send(vec![dialog.target.clone()], vec![shop.message_of("Confirm", big)])
+            .await
+            .expect("it may send");
         let ended = transaction.end_conversation(&dialog.target, archived()).await.expect("it can be ended");
         transaction.commit().await.expect("it commits");
-        let expected: &[&str] = if retention { &["0 Order 0 m1", "1 Note 1 m2", "3 Confirm 0 r1"] } else { &["1 Note 1 m2"] };
+        let expected: &[&str] =
+            if retention { &["0 Order 0 m1", "1 Note 1 m2", "3 Confirm 0 r1"] } else { &["1 Note 1 m2"] };
         assert_eq!(ended, EndResult { discarded: 1, archived: expected.len() as u64 }, "what it says is what it did");
         assert_eq!(shown(shop).await, expected);
-        let orders: Vec<u64> = archive(shop, RowFilter::default()).await.iter().map(|message| message.queuing_order).collect();
+        let orders: Vec<u64> =
+            archive(shop, RowFilter::default()).await.iter().map(|message| message.queuing_order).collect();
         assert!(orders.is_sorted_by(|a, b| a < b), "{orders:?}");
         shop.broker.purge_archive(f64::MAX).await.expect("it can be purged");
-        assert_eq!(shop.rows_of("counter", &dialog.initiator).await, ["3 Order 0 m1", "3 Note 1 m2", "1 Confirm 0 r1", "1 EndDialog 1"]);
+        assert_eq!(
+            shop.rows_of("counter", &dialog.initiator).await,
+            ["3 Order 0 m1", "3 Note 1 m2", "1 Confirm 0 r1", "1 EndDialog 1"]
+        );
         shop.end(&dialog.initiator).await;
     }
 }
@@ -162,10 +182,14 @@ async fn large_bodies_are_archived_whole(shop: &Shop) {
     shop.retain("kitchen", true).await;
     let dialog = shop.order("m1").await;
     let body = |name: &str, size| shop.message_of("Note", Body { value: Value::from(name), packing: 2, size });
-    let messages = vec![body("small", 10.0), body("large", 90_000.0), body("larger", 9_000_000.0), body("small too", 10.0)];
+    let messages =
+        vec![body("small", 10.0), body("large", 90_000.0), body("larger", 9_000_000.0), body("small too", 10.0)];
     shop.broker.send(vec![dialog.initiator.clone()], messages, None).await.expect("they can be sent");
     shop.broker.end_conversation(&dialog.target, archived()).await.expect("it can be ended");
-    assert_eq!(shown(shop).await, ["1 Order 0 m1", "1 Note 1 small", "1 Note 2 large", "1 Note 3 larger", "1 Note 4 small too"]);
+    assert_eq!(
+        shown(shop).await,
+        ["1 Order 0 m1", "1 Note 1 small", "1 Note 2 large", "1 Note 3 larger", "1 Note 4 small too"]
+    );
     assert_eq!(archive(shop, RowFilter::default()).await[2].packing, 2.0);
 }
 
@@ -177,17 +201,37 @@ async fn compensation_walks_backwards_and_ends(shop: &Shop) {
         shop.send(&dialog.initiator, "Note", step).await;
         shop.receive("kitchen").await;
     }
-    let received = RowFilter { conversation: Some(dialog.target.clone()), status: Some(vec![0.0]), reverse: true, ..RowFilter::default() };
-    let undone: Vec<String> = shop.messages("kitchen", received).await.iter().map(|message| format!("undo {}", message.body.text().unwrap_or_default())).collect();
+    let received = RowFilter {
+        conversation: Some(dialog.target.clone()),
+        status: Some(vec![0.0]),
+        reverse: true,
+        ..RowFilter::default()
+    };
+    let undone: Vec<String> = shop
+        .messages("kitchen", received)
+        .await
+        .iter()
+        .map(|message| format!("undo {}", message.body.text().unwrap_or_default()))
+        .collect();
     assert_eq!(undone, ["undo drive", "undo load", "undo pack", "undo reserve"]);
     let transaction = shop.broker.begin().expect("the broker is open");
     for step in &undone {
         transaction.send(vec![dialog.target.clone()], vec![shop.message("Note", step)]).await.expect("it may send");
     }
-    transaction.end_conversation(&dialog.target, EndOptions { archive: Some(true), ..with_error(7.0, "could not drive") }).await.expect("it can be ended");
+    transaction
+        .end_conversation(&dialog.target, EndOptions { archive: Some(true), ..with_error(7.0, "could not drive") })
+        .await
+        .expect("it can be ended");
     transaction.commit().await.expect("it commits");
-    assert_eq!(shop.receive("counter").await, ["0 Error 4 7", "0 Note 0 undo drive", "0 Note 1 undo load", "0 Note 2 undo pack", "0 Note 3 undo reserve"]);
+    assert_eq!(
+        shop.receive("counter").await,
+        ["0 Error 4 7", "0 Note 0 undo drive", "0 Note 1 undo load", "0 Note 2 undo pack", "0 Note 3 undo reserve"]
+    );
     let history = archive(shop, RowFilter { reverse: true, ..RowFilter::default() }).await;
-    assert_eq!(history.iter().map(show_message).next().as_deref(), Some("3 Note 3 undo reserve"), "newest first, sent among received");
+    assert_eq!(
+        history.iter().map(show_message).next().as_deref(),
+        Some("3 Note 3 undo reserve"),
+        "newest first, sent among received"
+    );
     assert_eq!(history.len(), 8);
 }

@@ -43,7 +43,9 @@ async fn begin_says_what_it_began(shop: &Shop) {
 
 async fn dialogs_have_handles_and_groups_of_their_own(shop: &Shop) {
     let (first, second) = (shop.begin().await, shop.begin().await);
-    let ids = |begun: &pocket_broker::ConversationInfo| [&begun.handle, &begun.conversation_id, &begun.group_id].map(Rc::clone);
+    let ids = |begun: &pocket_broker::ConversationInfo| {
+        [&begun.handle, &begun.conversation_id, &begun.group_id].map(Rc::clone)
+    };
     let mut all: Vec<Rc<str>> = ids(&first).into_iter().chain(ids(&second)).collect();
     all.sort();
     all.dedup();
@@ -87,21 +89,38 @@ async fn one_relation_is_enough(shop: &Shop) {
     };
     refused(shop.broker.begin_dialog(both).await, ErrorCode::InvalidArgument);
     for bad in ["", "mine", "6ba7b810-9dad-11d1-80b4-00c04fd430c"] {
-        refused(shop.broker.begin_dialog(BeginDialog { related_group: Some(bad.into()), ..to_kitchen() }).await, ErrorCode::InvalidArgument);
-        refused(shop.broker.begin_dialog(BeginDialog { to_broker: Some(bad.into()), ..to_kitchen() }).await, ErrorCode::InvalidArgument);
+        refused(
+            shop.broker.begin_dialog(BeginDialog { related_group: Some(bad.into()), ..to_kitchen() }).await,
+            ErrorCode::InvalidArgument,
+        );
+        refused(
+            shop.broker.begin_dialog(BeginDialog { to_broker: Some(bad.into()), ..to_kitchen() }).await,
+            ErrorCode::InvalidArgument,
+        );
     }
 }
 
 async fn lifetimes_have_bounds(shop: &Shop) {
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 3e12] {
-        let error = refused(shop.broker.begin_dialog(BeginDialog { lifetime: Some(bad), ..to_kitchen() }).await, ErrorCode::InvalidLifetime);
+        let error = refused(
+            shop.broker.begin_dialog(BeginDialog { lifetime: Some(bad), ..to_kitchen() }).await,
+            ErrorCode::InvalidLifetime,
+        );
         assert!(error.details().iter().any(|(name, _)| *name == "max"));
     }
-    let begun = shop.broker.begin_dialog(BeginDialog { lifetime: Some(1_000.0), ..to_kitchen() }).await.expect("a second is enough");
+    let begun = shop
+        .broker
+        .begin_dialog(BeginDialog { lifetime: Some(1_000.0), ..to_kitchen() })
+        .await
+        .expect("a second is enough");
     assert_eq!(shop.info(&begun.handle).await.and_then(|end| end.lifetime), Some(1_700_000_001_000.0));
     shop.send(&begun.handle, "Order", "m1").await;
     let dialog = shop.dialog(&begun).await;
-    assert_eq!(shop.info(&dialog.target).await.and_then(|end| end.lifetime), Some(1_700_000_001_000.0), "both ends have the same");
+    assert_eq!(
+        shop.info(&dialog.target).await.and_then(|end| end.lifetime),
+        Some(1_700_000_001_000.0),
+        "both ends have the same"
+    );
     shop.end(&dialog.target).await;
     shop.end(&dialog.initiator).await;
 }
@@ -118,8 +137,12 @@ async fn the_default_contract_is_there(shop: &Shop) {
 
 async fn b05_a_service_without_contracts_begins_and_refuses(shop: &Shop) {
     let service = ServiceOptions { queue: Some("house".into()), contracts: Vec::new() };
-    shop.broker.define(Definitions { services: vec![("Guest".into(), service)], ..Definitions::default() }).await.expect("it needs no contract");
-    let begun = shop.broker.begin_dialog(dialog_of("Guest", "Kitchen")).await.expect("as an initiator it may use any contract");
+    shop.broker
+        .define(Definitions { services: vec![("Guest".into(), service)], ..Definitions::default() })
+        .await
+        .expect("it needs no contract");
+    let begun =
+        shop.broker.begin_dialog(dialog_of("Guest", "Kitchen")).await.expect("as an initiator it may use any contract");
     shop.send(&begun.handle, "Order", "m1").await;
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"]);
 
@@ -152,16 +175,25 @@ async fn priorities_come_from_the_most_exact_rule(shop: &Shop) {
     let dialog = shop.order("m1").await;
     assert_eq!(shop.info(&dialog.initiator).await.map(|end| end.priority), Some(6), "the contract counts most");
     assert_eq!(shop.info(&dialog.target).await.map(|end| end.priority), Some(9), "each end is rated by itself");
-    let other = shop.broker.begin_dialog(BeginDialog { contract: None, ..to_kitchen() }).await.expect("the dialog begins");
+    let other =
+        shop.broker.begin_dialog(BeginDialog { contract: None, ..to_kitchen() }).await.expect("the dialog begins");
     assert_eq!(shop.info(&other.handle).await.map(|end| end.priority), Some(4), "then the local service");
-    let other = shop.broker.begin_dialog(BeginDialog { contract: None, ..dialog_of("Front", "Kitchen") }).await.expect("the dialog begins");
+    let other = shop
+        .broker
+        .begin_dialog(BeginDialog { contract: None, ..dialog_of("Front", "Kitchen") })
+        .await
+        .expect("the dialog begins");
     assert_eq!(shop.info(&other.handle).await.map(|end| end.priority), Some(3), "then the remote one");
 }
 
 async fn b94_a_priority_rule_added_later_leaves_dialogs_alone(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let rule = PriorityRule { contract: None, local_service: None, remote_service: None, level: 10.0 };
-    let definitions = Definitions { priorities: vec![("all".into(), rule)], queues: vec![("counter".into(), QueueOptions::default())], ..Definitions::default() };
+    let definitions = Definitions {
+        priorities: vec![("all".into(), rule)],
+        queues: vec![("counter".into(), QueueOptions::default())],
+        ..Definitions::default()
+    };
     shop.broker.define(definitions).await.expect("the rule is right");
     shop.send(&dialog.initiator, "Order", "m2").await;
     assert_eq!(shop.info(&dialog.target).await.map(|end| end.priority), Some(5));

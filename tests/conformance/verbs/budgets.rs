@@ -17,7 +17,10 @@ mount! {
 #[track_caller]
 fn assert_cost(shop: &Shop, reads: u32, writes: u32) {
     let cost = (shop.faults.calls(Operation::Begin), shop.faults.reads(), shop.faults.writes());
-    assert!(cost.0 == 1 && cost.1 <= reads && cost.2 <= writes, "(transactions, reads, writes) = {cost:?}, and at most (1, {reads}, {writes}) is right");
+    assert!(
+        cost.0 == 1 && cost.1 <= reads && cost.2 <= writes,
+        "(transactions, reads, writes) = {cost:?}, and at most (1, {reads}, {writes}) is right"
+    );
 }
 
 async fn send_needs_two_reads_and_three_writes(shop: &Shop) {
@@ -108,7 +111,11 @@ async fn opening_costs_the_same_at_any_size(shop: &Shop) {
     for _ in 0..2 {
         shop.faults.reset_counts();
         let tab = shop.another_tab().await;
-        let cost = (shop.faults.reads_of(StoreName::Definitions), shop.faults.reads_of(StoreName::Queues), shop.faults.reads_of(StoreName::Messages));
+        let cost = (
+            shop.faults.reads_of(StoreName::Definitions),
+            shop.faults.reads_of(StoreName::Queues),
+            shop.faults.reads_of(StoreName::Messages),
+        );
         costs.push((cost, shop.faults.writes()));
         tab.close().await;
         for _ in 0..30 {

@@ -54,7 +54,8 @@ async fn a_bad_call_among_good_ones_fails_alone(shop: &Shop) {
     shop.faults.reset_counts();
     let answers = join_all(sends).await;
     assert_eq!(shop.faults.calls(Operation::Commit), 1, "who is refused costs the others nothing");
-    let refused: Vec<usize> = answers.iter().enumerate().filter(|(_, answer)| answer.is_err()).map(|(number, _)| number).collect();
+    let refused: Vec<usize> =
+        answers.iter().enumerate().filter(|(_, answer)| answer.is_err()).map(|(number, _)| number).collect();
     assert_eq!(refused, [17, 40, 41]);
     let rows = shop.receive("kitchen").await;
     assert_eq!(rows.len(), 98);
@@ -64,7 +65,9 @@ async fn a_bad_call_among_good_ones_fails_alone(shop: &Shop) {
 async fn calls_take_effect_in_their_order(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let (sent, ended) = join(
-        join_all((0..5).map(|number| shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", &number.to_string())], None))),
+        join_all((0..5).map(|number| {
+            shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", &number.to_string())], None)
+        })),
         join_all([
             shop.broker.end_conversation(&dialog.initiator, EndOptions::default()),
             shop.broker.end_conversation(&dialog.initiator, EndOptions::default()),
@@ -75,15 +78,21 @@ async fn calls_take_effect_in_their_order(shop: &Shop) {
     assert!(sent.iter().all(Result::is_ok));
     assert!(ended[0].is_ok());
     assert_eq!(ended[1].as_ref().map_err(Error::code), Err(ErrorCode::ConversationNotFound));
-    assert_eq!(ended[2].as_ref().map(|ended| ended.discarded).map_err(Error::code), Ok(7), "m1, five notes and the EndDialog");
+    assert_eq!(
+        ended[2].as_ref().map(|ended| ended.discarded).map_err(Error::code),
+        Ok(7),
+        "m1, five notes and the EndDialog"
+    );
     assert_eq!(shop.endpoints(Default::default()).await.len(), 0);
 }
 
 async fn receives_among_sends_see_what_came_before(shop: &Shop) {
     let dialog = shop.order("m1").await;
-    let send = |body: &str| shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", body)], None);
+    let send =
+        |body: &str| shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", body)], None);
     let receive = || shop.broker.receive("kitchen", top_of(2), None);
-    let ((first, one), (second, (two, three))) = join(join(send("a"), receive()), join(send("b"), join(receive(), receive()))).await;
+    let ((first, one), (second, (two, three))) =
+        join(join(send("a"), receive()), join(send("b"), join(receive(), receive()))).await;
     assert!(first.is_ok() && second.is_ok());
     assert_eq!(show_all(&one.expect("the queue is on")), ["0 Order 0 m1", "0 Note 1 a"]);
     assert_eq!(show_all(&two.expect("the queue is on")), ["0 Note 2 b"]);
@@ -101,7 +110,9 @@ async fn quota_fails_the_guilty_one_only(shop: &Shop) {
         shop.faults.plan(Operation::Commit, nth, Fault::Abort(quota()));
     }
     shop.faults.reset_counts();
-    let sends = (0..8).map(|number| shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", &number.to_string())], None));
+    let sends = (0..8).map(|number| {
+        shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", &number.to_string())], None)
+    });
     let answers = join_all(sends).await;
     assert_eq!(answers[0].as_ref().map_err(Error::code), Err(ErrorCode::QuotaExceeded));
     assert!(answers[1..].iter().all(Result::is_ok));
@@ -126,11 +137,17 @@ async fn storage_failures_fail_all_and_store_nothing(shop: &Shop) {
         (Operation::Commit, ErrorCode::StorageUnavailable),
     ] {
         // The second attempt fails, too.
-        (1..=20).for_each(|nth| shop.faults.plan(operation, nth, Fault::Fail(Error::new(code, "The disk is on fire."))));
-        let sends = (0..8).map(|number| shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", &number.to_string())], None));
+        (1..=20)
+            .for_each(|nth| shop.faults.plan(operation, nth, Fault::Fail(Error::new(code, "The disk is on fire."))));
+        let sends = (0..8).map(|number| {
+            shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", &number.to_string())], None)
+        });
         let answers = join_all(sends).await;
         shop.faults.clear();
-        assert!(answers.iter().all(|answer| answer.as_ref().is_err_and(|error| error.code() == code)), "{operation:?}: {answers:?}");
+        assert!(
+            answers.iter().all(|answer| answer.as_ref().is_err_and(|error| error.code() == code)),
+            "{operation:?}: {answers:?}"
+        );
         assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"], "{operation:?}");
     }
     shop.send(&dialog.initiator, "Note", "m2").await;
@@ -139,12 +156,20 @@ async fn storage_failures_fail_all_and_store_nothing(shop: &Shop) {
 
 async fn d27_what_was_rolled_back_is_tried_again(shop: &Shop) {
     let dialog = shop.order("m0").await;
-    for (number, operation) in [Operation::Begin, Operation::Get, Operation::Write, Operation::Commit].into_iter().enumerate() {
-        for (fault, code) in [(Fault::Fail as fn(Error) -> Fault, ErrorCode::StorageUnavailable), (Fault::Abort, ErrorCode::StorageLost)] {
+    for (number, operation) in
+        [Operation::Begin, Operation::Get, Operation::Write, Operation::Commit].into_iter().enumerate()
+    {
+        for (fault, code) in
+            [(Fault::Fail as fn(Error) -> Fault, ErrorCode::StorageUnavailable), (Fault::Abort, ErrorCode::StorageLost)]
+        {
             shop.faults.plan(operation, 1, fault(Error::new(code, "It passes.")));
             shop.send(&dialog.initiator, "Note", "x").await;
         }
-        assert_eq!(shop.receive("kitchen").await.len(), if number == 0 { 3 } else { 2 }, "{operation:?}: once, not twice");
+        assert_eq!(
+            shop.receive("kitchen").await.len(),
+            if number == 0 { 3 } else { 2 },
+            "{operation:?}: once, not twice"
+        );
     }
 }
 
@@ -159,9 +184,14 @@ async fn d27_an_unknown_outcome_is_told(shop: &Shop) {
 async fn close_lets_commits_finish(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let other = shop.broker.another();
-    let sends = join_all((0..5).map(|number| other.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", &number.to_string())], None)));
+    let sends = join_all((0..5).map(|number| {
+        other.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", &number.to_string())], None)
+    }));
     let (sent, ()) = join(sends, other.close()).await;
     assert!(sent.iter().all(Result::is_ok));
     assert_eq!(shop.queue("kitchen").await.ready, 6);
-    refused(other.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", "x")], None).await, ErrorCode::Closed);
+    refused(
+        other.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", "x")], None).await,
+        ErrorCode::Closed,
+    );
 }

@@ -27,7 +27,10 @@ mount! {
 
 async fn conflict(shop: &Shop, definitions: Definitions) -> Error {
     let error = refused(shop.broker.define(definitions).await, ErrorCode::DefinitionConflict);
-    assert!(detail(&error, "kind").is_some() && detail(&error, "name").is_some() && detail(&error, "difference").is_some(), "{error:?}");
+    assert!(
+        detail(&error, "kind").is_some() && detail(&error, "name").is_some() && detail(&error, "difference").is_some(),
+        "{error:?}"
+    );
     error
 }
 
@@ -41,7 +44,10 @@ fn queues(name: &str, options: QueueOptions) -> Definitions {
 }
 
 fn services(name: &str, queue: &str, contracts: &[&str]) -> Definitions {
-    let options = ServiceOptions { queue: Some(queue.into()), contracts: contracts.iter().map(|name| (*name).to_owned()).collect() };
+    let options = ServiceOptions {
+        queue: Some(queue.into()),
+        contracts: contracts.iter().map(|name| (*name).to_owned()).collect(),
+    };
     Definitions { services: vec![(name.into(), options)], ..Definitions::default() }
 }
 
@@ -50,7 +56,8 @@ fn types(name: &str, validation: Validation) -> Definitions {
 }
 
 async fn b01_b02_a_contract_needs_an_initiator_type_and_no_type_twice(shop: &Shop) {
-    let error = refused(shop.broker.define(contracts("C", &[("Confirm", SentBy::Target)])).await, ErrorCode::InvalidArgument);
+    let error =
+        refused(shop.broker.define(contracts("C", &[("Confirm", SentBy::Target)])).await, ErrorCode::InvalidArgument);
     assert_eq!(error.number(), Some(8492));
     let error = refused(shop.broker.define(contracts("C", &[])).await, ErrorCode::InvalidArgument);
     assert_eq!(error.number(), Some(8492));
@@ -72,19 +79,43 @@ async fn b04_a_queue_without_options(shop: &Shop) {
         consecutive_rollbacks: 0,
     };
     assert_eq!(shop.queue("kitchen").await, expected);
-    let names: Vec<_> = shop.broker.queues().await.expect("they can be looked at").into_iter().map(|queue| queue.name.to_string()).collect();
-    assert_eq!(names, ["counter", "error", "house", "kitchen"], "in the order of the names, and \"error\" is always there");
+    let names: Vec<_> = shop
+        .broker
+        .queues()
+        .await
+        .expect("they can be looked at")
+        .into_iter()
+        .map(|queue| queue.name.to_string())
+        .collect();
+    assert_eq!(
+        names,
+        ["counter", "error", "house", "kitchen"],
+        "in the order of the names, and \"error\" is always there"
+    );
 }
 
 async fn d22_names_have_1_to_128_characters(shop: &Shop) {
     let longest = "😀".repeat(128);
     for name in ["__proto__", "constructor", "😀", " ", "a\u{0}b", &longest] {
-        shop.broker.define(queues(name, QueueOptions::default())).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        shop.broker
+            .define(queues(name, QueueOptions::default()))
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         shop.broker.define(types(name, Validation::None)).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-        shop.broker.define(contracts(name, &[(name, SentBy::Any)])).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-        shop.broker.define(services(&format!("{}.", name.chars().take(127).collect::<String>()), name, &[name])).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        shop.broker
+            .define(contracts(name, &[(name, SentBy::Any)]))
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        shop.broker
+            .define(services(&format!("{}.", name.chars().take(127).collect::<String>()), name, &[name]))
+            .await
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
     }
-    let begun = shop.broker.begin_dialog(BeginDialog { contract: Some("__proto__".into()), ..dialog_of("Counter", "__proto__.") }).await.expect("the dialog begins");
+    let begun = shop
+        .broker
+        .begin_dialog(BeginDialog { contract: Some("__proto__".into()), ..dialog_of("Counter", "__proto__.") })
+        .await
+        .expect("the dialog begins");
     shop.send(&begun.handle, "__proto__", "m1").await;
     assert_eq!(shop.receive("__proto__").await, ["0 __proto__ 0 m1"]);
     for name in ["", &"x".repeat(129)] {
@@ -102,7 +133,9 @@ async fn d22_names_have_1_to_128_characters(shop: &Shop) {
 }
 
 async fn d23_validations_are_kept(shop: &Shop) {
-    for (name, validation) in [("n", Validation::None), ("e", Validation::Empty), ("j", Validation::Json), ("s", Validation::Schema)] {
+    for (name, validation) in
+        [("n", Validation::None), ("e", Validation::Empty), ("j", Validation::Json), ("s", Validation::Schema)]
+    {
         shop.broker.define(types(name, validation)).await.expect("a new type");
         assert_eq!(shop.broker.validation_of(name), Some(validation));
         assert_eq!(shop.another_tab().await.validation_of(name), Some(validation), "it is stored");
@@ -126,7 +159,10 @@ async fn d33_defining_again_is_nothing(shop: &Shop) {
     shop.faults.reset_counts();
     shop.broker.define(definitions()).await.expect("it is all there");
     assert_eq!(shop.faults.writes(), 0);
-    let backwards = contracts("Ordering", &[("Sealed", SentBy::Any), ("Note", SentBy::Any), ("Confirm", SentBy::Target), ("Order", SentBy::Initiator)]);
+    let backwards = contracts(
+        "Ordering",
+        &[("Sealed", SentBy::Any), ("Note", SentBy::Any), ("Confirm", SentBy::Target), ("Order", SentBy::Initiator)],
+    );
     shop.broker.define(backwards).await.expect("the order of entries says nothing");
 }
 
@@ -138,7 +174,11 @@ async fn d33_definitions_may_grow(shop: &Shop) {
     shop.broker.define(grown).await.expect("an entry more");
     shop.send(&dialog.initiator, "Extra", "an open conversation has it").await;
     shop.broker.define(services("Kitchen", "kitchen", &["DEFAULT", "Ordering"])).await.expect("a contract more");
-    let begun = shop.broker.begin_dialog(BeginDialog { contract: None, ..dialog_of("Counter", "Kitchen") }).await.expect("the dialog begins");
+    let begun = shop
+        .broker
+        .begin_dialog(BeginDialog { contract: None, ..dialog_of("Counter", "Kitchen") })
+        .await
+        .expect("the dialog begins");
     shop.send(&begun.handle, "DEFAULT", "m2").await;
     assert_eq!(shop.state(&begun.handle).await, "CO");
 }
@@ -148,7 +188,14 @@ async fn d33_definitions_may_not_change(shop: &Shop) {
     conflict(shop, types("Sealed", Validation::None)).await;
     let error = conflict(shop, contracts("Ordering", &[("Order", SentBy::Initiator)])).await;
     assert!(error.to_string().contains("Confirm"), "the difference is named: {error}");
-    conflict(shop, contracts("Ordering", &[("Order", SentBy::Any), ("Confirm", SentBy::Target), ("Note", SentBy::Any), ("Sealed", SentBy::Any)])).await;
+    conflict(
+        shop,
+        contracts(
+            "Ordering",
+            &[("Order", SentBy::Any), ("Confirm", SentBy::Target), ("Note", SentBy::Any), ("Sealed", SentBy::Any)],
+        ),
+    )
+    .await;
     conflict(shop, contracts("DEFAULT", &[("Order", SentBy::Any)])).await;
     conflict(shop, types("DEFAULT", Validation::Json)).await;
     conflict(shop, services("Kitchen", "counter", &["Ordering"])).await;
@@ -157,15 +204,35 @@ async fn d33_definitions_may_not_change(shop: &Shop) {
 }
 
 async fn d33_only_options_that_are_given_are_set(shop: &Shop) {
-    let options = QueueOptions { retention: Some(true), archive: Some(true), activation: Some(Status::Off), ..QueueOptions::default() };
+    let options = QueueOptions {
+        retention: Some(true),
+        archive: Some(true),
+        activation: Some(Status::Off),
+        ..QueueOptions::default()
+    };
     shop.broker.define(queues("kitchen", options)).await.expect("options are set");
     let changed = shop.queue("kitchen").await;
-    assert_eq!((changed.is_retention_enabled, changed.is_activation_enabled, changed.is_poison_message_handling_enabled), (true, false, true));
-    shop.broker.define(queues("kitchen", QueueOptions { poison_message_handling: Some(false), status: Some(Status::Off), ..QueueOptions::default() })).await.expect("options are set");
+    assert_eq!(
+        (changed.is_retention_enabled, changed.is_activation_enabled, changed.is_poison_message_handling_enabled),
+        (true, false, true)
+    );
+    shop.broker
+        .define(queues(
+            "kitchen",
+            QueueOptions { poison_message_handling: Some(false), status: Some(Status::Off), ..QueueOptions::default() },
+        ))
+        .await
+        .expect("options are set");
     let again = shop.queue("kitchen").await;
-    assert_eq!((again.is_retention_enabled, again.is_activation_enabled, again.is_poison_message_handling_enabled), (true, false, false));
+    assert_eq!(
+        (again.is_retention_enabled, again.is_activation_enabled, again.is_poison_message_handling_enabled),
+        (true, false, false)
+    );
     assert!(again.is_receive_enabled && again.is_enqueue_enabled, "status only when the queue is created");
-    shop.broker.define(queues("closed", QueueOptions { status: Some(Status::Off), ..QueueOptions::default() })).await.expect("a new queue");
+    shop.broker
+        .define(queues("closed", QueueOptions { status: Some(Status::Off), ..QueueOptions::default() }))
+        .await
+        .expect("a new queue");
     let closed = shop.queue("closed").await;
     assert!(!closed.is_receive_enabled && !closed.is_enqueue_enabled);
 }
@@ -174,12 +241,24 @@ async fn d33_a_queues_own_service_can_be_extended(shop: &Shop) {
     shop.broker.define(services("kitchen", "kitchen", &["Ordering"])).await.expect("it keeps DEFAULT");
     for contract in [Some("Ordering".to_owned()), None] {
         let message_type = if contract.is_some() { "Order" } else { "DEFAULT" };
-        let begun = shop.broker.begin_dialog(BeginDialog { contract, ..dialog_of("Counter", "kitchen") }).await.expect("the dialog begins");
+        let begun = shop
+            .broker
+            .begin_dialog(BeginDialog { contract, ..dialog_of("Counter", "kitchen") })
+            .await
+            .expect("the dialog begins");
         shop.send(&begun.handle, message_type, "m1").await;
         assert_eq!(shop.state(&begun.handle).await, "CO");
     }
     conflict(shop, services("kitchen", "counter", &["Ordering"])).await;
-    refused(shop.broker.define(Definitions { services: vec![("Homeless".into(), ServiceOptions::default())], ..Definitions::default() }).await, ErrorCode::InvalidArgument);
+    refused(
+        shop.broker
+            .define(Definitions {
+                services: vec![("Homeless".into(), ServiceOptions::default())],
+                ..Definitions::default()
+            })
+            .await,
+        ErrorCode::InvalidArgument,
+    );
 }
 
 async fn a_failed_define_defines_nothing(shop: &Shop) {
@@ -193,20 +272,33 @@ async fn a_failed_define_defines_nothing(shop: &Shop) {
 }
 
 async fn unknown_names_are_refused(shop: &Shop) {
-    assert_eq!(refused(shop.broker.define(contracts("C", &[("nothing", SentBy::Any)])).await, ErrorCode::MessageTypeNotFound).number(), Some(8428));
-    assert_eq!(refused(shop.broker.define(services("S", "kitchen", &["nothing"])).await, ErrorCode::ContractNotFound).number(), Some(8425));
+    assert_eq!(
+        refused(shop.broker.define(contracts("C", &[("nothing", SentBy::Any)])).await, ErrorCode::MessageTypeNotFound)
+            .number(),
+        Some(8428)
+    );
+    assert_eq!(
+        refused(shop.broker.define(services("S", "kitchen", &["nothing"])).await, ErrorCode::ContractNotFound).number(),
+        Some(8425)
+    );
     refused(shop.broker.define(services("S", "nothing", &[])).await, ErrorCode::QueueNotFound);
     refused(shop.broker.alter_queue("nothing", QueueOptions::default()).await, ErrorCode::QueueNotFound);
     for level in [0.0, 11.0, 1.5, f64::NAN] {
         let rule = PriorityRule { contract: None, local_service: None, remote_service: None, level };
-        refused(shop.broker.define(Definitions { priorities: vec![("p".into(), rule)], ..Definitions::default() }).await, ErrorCode::InvalidArgument);
+        refused(
+            shop.broker.define(Definitions { priorities: vec![("p".into(), rule)], ..Definitions::default() }).await,
+            ErrorCode::InvalidArgument,
+        );
     }
 }
 
 async fn bounds_of_the_retention_are_not_supported(shop: &Shop) {
     let bounded = QueueOptions { max_rows: Some(10.0), ..QueueOptions::default() };
     refused(shop.broker.alter_queue("kitchen", bounded).await, ErrorCode::NotSupported);
-    refused(shop.broker.define(queues("new", QueueOptions { max_age: Some(1.0), ..QueueOptions::default() })).await, ErrorCode::NotSupported);
+    refused(
+        shop.broker.define(queues("new", QueueOptions { max_age: Some(1.0), ..QueueOptions::default() })).await,
+        ErrorCode::NotSupported,
+    );
 }
 
 async fn another_tab_sees_new_definitions_at_once(shop: &Shop) {
@@ -229,10 +321,16 @@ async fn another_tab_sees_new_definitions_at_once(shop: &Shop) {
 async fn an_altered_queue_is_altered_in_every_tab(shop: &Shop) {
     let other = shop.another_tab().await;
     let dialog = shop.order("m1").await;
-    other.alter_queue("counter", QueueOptions { retention: Some(true), ..QueueOptions::default() }).await.expect("it can be altered");
+    other
+        .alter_queue("counter", QueueOptions { retention: Some(true), ..QueueOptions::default() })
+        .await
+        .expect("it can be altered");
     shop.send(&dialog.initiator, "Note", "m2").await;
     assert_eq!(shop.rows("counter").await, ["3 Note 1 m2"]);
-    other.alter_queue("kitchen", QueueOptions { status: Some(Status::Off), ..QueueOptions::default() }).await.expect("it can be altered");
+    other
+        .alter_queue("kitchen", QueueOptions { status: Some(Status::Off), ..QueueOptions::default() })
+        .await
+        .expect("it can be altered");
     shop.send(&dialog.initiator, "Note", "m3").await;
     assert_eq!(shop.outside().await, ["Note 2 m3"]);
     refused(shop.broker.receive("kitchen", Default::default(), None).await, ErrorCode::QueueDisabled);

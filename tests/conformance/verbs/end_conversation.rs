@@ -27,7 +27,11 @@ mount! {
 async fn b71_one_end_leaves_the_other_in_di(shop: &Shop) {
     let dialog = shop.order("m1").await;
     assert_eq!(shop.end(&dialog.initiator).await, EndResult::default());
-    assert_eq!((shop.state(&dialog.initiator).await, shop.state(&dialog.target).await), ("", "DI"), "delivery acknowledges at once");
+    assert_eq!(
+        (shop.state(&dialog.initiator).await, shop.state(&dialog.target).await),
+        ("", "DI"),
+        "delivery acknowledges at once"
+    );
     assert_eq!(shop.outside().await, [""; 0]);
 }
 
@@ -60,11 +64,17 @@ async fn b73_d14_discarded_rows_are_counted(shop: &Shop) {
 async fn b75_an_error_needs_code_and_description(shop: &Shop) {
     let dialog = shop.order("m1").await;
     for code in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY, 2_147_483_648.0] {
-        let error = refused(shop.broker.end_conversation(&dialog.initiator, with_error(code, "x")).await, ErrorCode::InvalidEndError);
+        let error = refused(
+            shop.broker.end_conversation(&dialog.initiator, with_error(code, "x")).await,
+            ErrorCode::InvalidEndError,
+        );
         assert_eq!(error.number(), Some(8422));
     }
     for description in [String::new(), "x".repeat(3_001)] {
-        let error = refused(shop.broker.end_conversation(&dialog.initiator, with_error(1.0, &description)).await, ErrorCode::InvalidEndError);
+        let error = refused(
+            shop.broker.end_conversation(&dialog.initiator, with_error(1.0, &description)).await,
+            ErrorCode::InvalidEndError,
+        );
         assert_eq!(error.number(), Some(8424));
     }
     let both = EndOptions { cleanup: true, ..with_error(1.0, "x") };
@@ -78,7 +88,10 @@ async fn an_error_says_what_it_was_given(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.fail(&dialog.initiator).await;
     let message = shop.messages("kitchen", Default::default()).await.pop().expect("the Error");
-    assert_eq!((message.body.field("code").number(), message.body.field("description").text().as_deref()), (Some(42.0), Some("no more bread")));
+    assert_eq!(
+        (message.body.field("code").number(), message.body.field("description").text().as_deref()),
+        (Some(42.0), Some("no more bread"))
+    );
     assert_eq!(message.validation, "J");
 }
 
@@ -115,7 +128,8 @@ async fn d18_a_second_end_is_refused(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.end(&dialog.initiator).await;
     for options in [EndOptions::default(), with_error(1.0, "x"), cleanup()] {
-        let error = refused(shop.broker.end_conversation(&dialog.initiator, options).await, ErrorCode::ConversationNotFound);
+        let error =
+            refused(shop.broker.end_conversation(&dialog.initiator, options).await, ErrorCode::ConversationNotFound);
         assert_eq!(error.number(), Some(8426));
         assert!(error.to_string().contains(&*dialog.initiator), "{error}");
     }
@@ -147,11 +161,19 @@ async fn ends_in_any_order_leave_nothing_stored(shop: &Shop) {
         let dialog = shop.order("m1").await;
         shop.send(&dialog.target, "Confirm", "r1").await;
         shop.receive("kitchen").await;
-        let (first, second) = if order { (&dialog.initiator, &dialog.target) } else { (&dialog.target, &dialog.initiator) };
+        let (first, second) =
+            if order { (&dialog.initiator, &dialog.target) } else { (&dialog.target, &dialog.initiator) };
         shop.end(first).await;
         shop.end(second).await;
     }
-    for store in [StoreName::Conversations, StoreName::Messages, StoreName::Bodies, StoreName::Turns, StoreName::Members, StoreName::Due] {
+    for store in [
+        StoreName::Conversations,
+        StoreName::Messages,
+        StoreName::Bodies,
+        StoreName::Turns,
+        StoreName::Members,
+        StoreName::Due,
+    ] {
         assert_eq!(shop.records_in(store).await, 0, "{store:?}");
     }
 }
@@ -161,7 +183,10 @@ async fn unread_large_bodies_go_with_the_rows(shop: &Shop) {
     let dialog = shop.order("m1").await;
     for number in 0..3 {
         let body = Body { value: Value::from(f64::from(number)), packing: 0, size: 70_000.0 };
-        shop.broker.send(vec![dialog.initiator.clone()], vec![shop.message_of("Note", body)], None).await.expect("it can be sent");
+        shop.broker
+            .send(vec![dialog.initiator.clone()], vec![shop.message_of("Note", body)], None)
+            .await
+            .expect("it can be sent");
     }
     assert_eq!(shop.records_in(StoreName::Bodies).await, 3);
     shop.receive_top("kitchen", 2).await;

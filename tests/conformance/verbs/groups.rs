@@ -72,7 +72,10 @@ async fn a_related_dialog_joins_the_group(shop: &Shop) {
     assert_eq!(by_id.group_id, first.group_id);
     let dialog = shop.dialog(&first).await;
     assert_eq!(&*dialog.target, "", "groups are local: the far side is not asked");
-    assert_eq!(shop.endpoints(EndpointFilter { group: Some(first.group_id), ..EndpointFilter::default() }).await.len(), 3);
+    assert_eq!(
+        shop.endpoints(EndpointFilter { group: Some(first.group_id), ..EndpointFilter::default() }).await.len(),
+        3
+    );
 }
 
 async fn b15_a_group_has_one_service(shop: &Shop) {
@@ -91,25 +94,48 @@ async fn a_group_is_received_from_by_its_id(shop: &Shop) {
     let (first, second) = a_group_of_two(shop).await;
     let other = shop.order("other").await;
     shop.send(&other.target, "Confirm", "c1").await;
-    assert_eq!(receive_group(shop, "counter", &first.group_id.to_uppercase()).await, ["0 Confirm 0 a1", "0 Confirm 1 a2", "0 Confirm 0 b1", "0 Confirm 1 b2"]);
+    assert_eq!(
+        receive_group(shop, "counter", &first.group_id.to_uppercase()).await,
+        ["0 Confirm 0 a1", "0 Confirm 1 a2", "0 Confirm 0 b1", "0 Confirm 1 b2"]
+    );
     assert_eq!(receive_group(shop, "counter", &second.group_id).await, [""; 0]);
     let alone = shop.info(&other.initiator).await.expect("it is there").conversation_group_id;
     assert_eq!(receive_group(shop, "counter", &alone).await, ["0 Confirm 0 c1"], "a group of one");
 }
 
 async fn b31_conversation_by_conversation_the_higher_priority_first(shop: &Shop) {
-    let rule = PriorityRule { contract: None, local_service: Some("Counter".into()), remote_service: Some("Back".into()), level: 8.0 };
-    shop.broker.define(Definitions { priorities: vec![("back".into(), rule)], ..Definitions::default() }).await.expect("the rule is right");
+    let rule = PriorityRule {
+        contract: None,
+        local_service: Some("Counter".into()),
+        remote_service: Some("Back".into()),
+        level: 8.0,
+    };
+    shop.broker
+        .define(Definitions { priorities: vec![("back".into(), rule)], ..Definitions::default() })
+        .await
+        .expect("the rule is right");
     let (first, _) = a_group_of_two(shop).await;
     assert_eq!(shop.rows("counter").await, ["1 Confirm 0 a1", "1 Confirm 0 b1", "1 Confirm 1 a2", "1 Confirm 1 b2"]);
-    assert_eq!(shop.receive_top("counter", 3).await, ["0 Confirm 0 b1", "0 Confirm 1 b2", "0 Confirm 0 a1"], "b38 apart, the whole group");
+    assert_eq!(
+        shop.receive_top("counter", 3).await,
+        ["0 Confirm 0 b1", "0 Confirm 1 b2", "0 Confirm 0 a1"],
+        "b38 apart, the whole group"
+    );
     let of_first = RowFilter { group: Some(first.group_id), ..RowFilter::default() };
     assert_eq!(shop.messages("counter", of_first).await.len(), 1);
 }
 
 async fn d17_a_group_has_the_priority_of_what_is_ready(shop: &Shop) {
-    let rule = PriorityRule { contract: None, local_service: Some("Counter".into()), remote_service: Some("Back".into()), level: 8.0 };
-    shop.broker.define(Definitions { priorities: vec![("back".into(), rule)], ..Definitions::default() }).await.expect("the rule is right");
+    let rule = PriorityRule {
+        contract: None,
+        local_service: Some("Counter".into()),
+        remote_service: Some("Back".into()),
+        level: 8.0,
+    };
+    shop.broker
+        .define(Definitions { priorities: vec![("back".into(), rule)], ..Definitions::default() })
+        .await
+        .expect("the rule is right");
     let low = shop.order("low").await;
     let first = shop.begin().await;
     let high = related(shop, &first).await;
@@ -118,10 +144,18 @@ async fn d17_a_group_has_the_priority_of_what_is_ready(shop: &Shop) {
     }
     shop.send(&shop.dialog(&first).await.target, "Confirm", "a").await;
     shop.send(&low.target, "Confirm", "old").await;
-    assert_eq!(shop.receive_top("counter", 1).await, ["0 Confirm 0 a"], "its member of priority 8 has nothing: who waits longest");
+    assert_eq!(
+        shop.receive_top("counter", 1).await,
+        ["0 Confirm 0 a"],
+        "its member of priority 8 has nothing: who waits longest"
+    );
     shop.send(&shop.dialog(&first).await.target, "Confirm", "a2").await;
     shop.send(&shop.dialog(&high).await.target, "Confirm", "b").await;
-    assert_eq!(shop.receive("counter").await, ["0 Confirm 0 b", "0 Confirm 1 a2"], "the group as a whole comes before what is older");
+    assert_eq!(
+        shop.receive("counter").await,
+        ["0 Confirm 0 b", "0 Confirm 1 a2"],
+        "the group as a whole comes before what is older"
+    );
     assert_eq!(shop.receive("counter").await, ["0 Confirm 0 old"]);
 }
 
@@ -150,7 +184,11 @@ async fn a_group_is_left_before_it_is_counted(shop: &Shop) {
         transaction.end_conversation(handle, Default::default()).await.expect("it can be ended");
     }
     transaction.commit().await.expect("it commits");
-    assert_eq!(shop.records_in(pocket_broker::store::StoreName::Members).await, 2, "one member, and what the group knows");
+    assert_eq!(
+        shop.records_in(pocket_broker::store::StoreName::Members).await,
+        2,
+        "one member, and what the group knows"
+    );
     shop.end(&first.handle).await;
     assert_eq!(shop.records_in(pocket_broker::store::StoreName::Members).await, 0);
 }
@@ -162,11 +200,19 @@ async fn known(shop: &Shop, group: &str) -> Option<String> {
 async fn what_a_group_knows_is_found_by_handle_and_id(shop: &Shop) {
     let (first, second) = a_group_of_two(shop).await;
     assert_eq!(known(shop, &first.handle).await, None, "when never set");
-    shop.broker.set_group_state(&second.handle, Body { value: Value::from("paid"), packing: 3, size: 4.0 }).await.expect("the group is there");
+    shop.broker
+        .set_group_state(&second.handle, Body { value: Value::from("paid"), packing: 3, size: 4.0 })
+        .await
+        .expect("the group is there");
     for group in [&first.handle, &second.handle, &first.group_id] {
         assert_eq!(known(shop, group).await.as_deref(), Some("paid"));
     }
-    let state = shop.broker.get_group_state(&first.group_id.to_uppercase()).await.expect("the group is there").expect("it was set");
+    let state = shop
+        .broker
+        .get_group_state(&first.group_id.to_uppercase())
+        .await
+        .expect("the group is there")
+        .expect("it was set");
     assert_eq!((state.packing, state.size), (3, 4.0));
     let alone = shop.begin().await;
     shop.broker.set_group_state(&alone.group_id, Body::small(Value::from("alone"))).await.expect("the group is there");
@@ -203,7 +249,10 @@ async fn what_a_group_knows_is_transactional(shop: &Shop) {
     assert_eq!(known(shop, &first.handle).await, None);
     let transaction = shop.broker.begin().expect("the broker is open");
     let begun = transaction.begin_dialog(to_kitchen()).await.expect("the dialog begins");
-    transaction.set_group_state(&begun.handle, Body::small(Value::from("new"))).await.expect("the group is there, for the transaction");
+    transaction
+        .set_group_state(&begun.handle, Body::small(Value::from("new")))
+        .await
+        .expect("the group is there, for the transaction");
     transaction.commit().await.expect("it commits");
     assert_eq!(known(shop, &begun.group_id).await.as_deref(), Some("new"));
 }

@@ -19,8 +19,13 @@ const KIB: f64 = 1_024.0;
 const MIB: f64 = 1_048_576.0;
 
 async fn send(shop: &Shop, handle: &str, bodies: &[(&str, f64)]) {
-    let message = |(body, size): &(&str, f64)| shop.message_of("Note", Body { value: Value::from(*body), packing: 0, size: *size });
-    shop.broker.send(vec![handle.into()], bodies.iter().map(message).collect(), None).await.expect("the messages can be sent");
+    let message = |(body, size): &(&str, f64)| {
+        shop.message_of("Note", Body { value: Value::from(*body), packing: 0, size: *size })
+    };
+    shop.broker
+        .send(vec![handle.into()], bodies.iter().map(message).collect(), None)
+        .await
+        .expect("the messages can be sent");
 }
 
 async fn a_body_of_64_kib_has_a_record_of_its_own(shop: &Shop) {
@@ -75,22 +80,46 @@ async fn a_rollback_leaves_large_bodies(shop: &Shop) {
 
 async fn d02_receive_gives_64_mib_and_a_larger_row_alone(shop: &Shop) {
     let dialog = shop.order("m1").await;
-    send(shop, &dialog.initiator, &[("a", 100.0 * MIB), ("b", 20.0 * MIB), ("c", 20.0 * MIB), ("d", 20.0 * MIB), ("e", 20.0 * MIB), ("f", 65.0 * MIB), ("g", 1.0)]).await;
+    send(
+        shop,
+        &dialog.initiator,
+        &[
+            ("a", 100.0 * MIB),
+            ("b", 20.0 * MIB),
+            ("c", 20.0 * MIB),
+            ("d", 20.0 * MIB),
+            ("e", 20.0 * MIB),
+            ("f", 65.0 * MIB),
+            ("g", 1.0),
+        ],
+    )
+    .await;
     let mut received = Vec::new();
     for _ in 0..5 {
         received.push(shop.receive("kitchen").await.join(", "));
     }
-    assert_eq!(received, ["0 Order 0 m1", "0 Note 1 a", "0 Note 2 b, 0 Note 3 c, 0 Note 4 d", "0 Note 5 e", "0 Note 6 f"]);
+    assert_eq!(
+        received,
+        ["0 Order 0 m1", "0 Note 1 a", "0 Note 2 b, 0 Note 3 c, 0 Note 4 d", "0 Note 5 e", "0 Note 6 f"]
+    );
     assert_eq!(shop.receive("kitchen").await, ["0 Note 7 g"]);
     let options = ReceiveOptions { conversation: Some(dialog.target.clone()), ..top_of(3) };
     send(shop, &dialog.initiator, &[("h", 40.0 * MIB), ("i", 40.0 * MIB)]).await;
-    assert_eq!(show_all(&shop.broker.receive("kitchen", options, None).await.expect("the queue is on")), ["0 Note 8 h"], "with `top`, too");
+    assert_eq!(
+        show_all(&shop.broker.receive("kitchen", options, None).await.expect("the queue is on")),
+        ["0 Note 8 h"],
+        "with `top`, too"
+    );
 }
 
 async fn a_page_of_a_view_has_4_mib(shop: &Shop) {
     let dialog = shop.order("m1").await;
     send(shop, &dialog.initiator, &[("x", 1.5 * MIB); 8]).await;
-    for filter in [RowFilter::default(), RowFilter { reverse: true, ..RowFilter::default() }, RowFilter { conversation: Some(dialog.target.clone()), ..RowFilter::default() }] {
+    for filter in [
+        RowFilter::default(),
+        RowFilter { reverse: true, ..RowFilter::default() },
+        RowFilter { conversation: Some(dialog.target.clone()), ..RowFilter::default() },
+    ] {
         let mut position: Option<Vec<f64>> = None;
         let mut seen = Vec::new();
         loop {

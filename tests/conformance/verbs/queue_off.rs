@@ -30,13 +30,23 @@ async fn b19_messages_wait_outside_and_come_in_order(shop: &Shop) {
     assert_eq!(shop.queue("kitchen").await.ready, 0);
     assert_eq!(shop.outside().await, ["Order 0 a1", "Note 1 a2", "Order 0 b1", "Note 1 b2"]);
     let row = shop.transmission().await.remove(0);
-    assert_eq!((&row.conversation_handle, &*row.to_service, &*row.from_service, &*row.contract), (&first.initiator, "Kitchen", "Counter", "Ordering"));
+    assert_eq!(
+        (&row.conversation_handle, &*row.to_service, &*row.from_service, &*row.contract),
+        (&first.initiator, "Kitchen", "Counter", "Ordering")
+    );
     assert!(row.transmission_status.contains("kitchen"), "{}", row.transmission_status);
-    assert_eq!((row.attempts, row.next_attempt, row.priority, row.is_end_of_dialog(), row.is_conversation_error()), (0, None, 5, false, false));
+    assert_eq!(
+        (row.attempts, row.next_attempt, row.priority, row.is_end_of_dialog(), row.is_conversation_error()),
+        (0, None, 5, false, false)
+    );
 
     shop.switch("kitchen", Status::On).await;
     assert_eq!(shop.outside().await, [""; 0]);
-    assert_eq!(shop.rows("kitchen").await, ["1 Order 0 a1", "1 Order 0 b1", "1 Note 1 b2", "1 Note 1 a2"], "in the order in which they were sent");
+    assert_eq!(
+        shop.rows("kitchen").await,
+        ["1 Order 0 a1", "1 Order 0 b1", "1 Note 1 b2", "1 Note 1 a2"],
+        "in the order in which they were sent"
+    );
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a1", "0 Note 1 a2"]);
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b1", "0 Note 1 b2"]);
     shop.send(&first.initiator, "Note", "a3").await;
@@ -78,10 +88,15 @@ async fn an_end_dialog_waits_and_the_sender_is_do(shop: &Shop) {
     assert!(shop.transmission().await[1].is_end_of_dialog());
     let error = refused(shop.try_send(&dialog.initiator, "Note", "x").await, ErrorCode::InvalidState);
     assert!(error.to_string().contains("DO"), "{error}");
-    let again = refused(shop.broker.end_conversation(&dialog.initiator, Default::default()).await, ErrorCode::InvalidState);
+    let again =
+        refused(shop.broker.end_conversation(&dialog.initiator, Default::default()).await, ErrorCode::InvalidState);
     assert_eq!(again.number(), Some(8427), "d18: it exists, and says its state");
     shop.switch("kitchen", Status::On).await;
-    assert_eq!((shop.state(&dialog.initiator).await, shop.state(&dialog.target).await), ("", "DI"), "it goes with the last of them");
+    assert_eq!(
+        (shop.state(&dialog.initiator).await, shop.state(&dialog.target).await),
+        ("", "DI"),
+        "it goes with the last of them"
+    );
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1", "0 EndDialog 1"]);
 }
 
@@ -97,7 +112,11 @@ async fn an_error_takes_the_place_of_what_waits(shop: &Shop) {
     assert_eq!(shop.records_in(StoreName::Bodies).await, 0);
     shop.switch("kitchen", Status::On).await;
     assert_eq!((shop.state(&dialog.initiator).await, shop.state(&dialog.target).await), ("", "ER"));
-    assert_eq!(shop.receive("kitchen").await, ["0 Error 3 42", "0 Order 0 m1"], "what was there before can be received");
+    assert_eq!(
+        shop.receive("kitchen").await,
+        ["0 Error 3 42", "0 Order 0 m1"],
+        "what was there before can be received"
+    );
 }
 
 async fn cleanup_drops_what_waits(shop: &Shop) {
@@ -125,7 +144,11 @@ async fn cleanup_of_the_waiting_sender_leaves_the_target(shop: &Shop) {
             shop.end(&dialog.initiator).await;
         }
         assert_eq!(shop.clean_up(&dialog.initiator).await, EndResult::default());
-        assert_eq!((shop.state(&dialog.initiator).await, shop.state(&dialog.target).await), ("", "CO"), "d11: cleanup drops them");
+        assert_eq!(
+            (shop.state(&dialog.initiator).await, shop.state(&dialog.target).await),
+            ("", "CO"),
+            "d11: cleanup drops them"
+        );
         assert_eq!(shop.outside().await, [""; 0]);
         shop.switch("kitchen", Status::On).await;
         assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1"]);
@@ -153,7 +176,11 @@ async fn the_far_side_of_a_waiting_end_may_end_too(shop: &Shop) {
             1 => shop.fail(&dialog.target).await,
             _ => shop.clean_up(&dialog.target).await,
         };
-        assert_eq!(shop.endpoints(Default::default()).await.len(), 0, "b78: an Error for a side that has ended is dropped, and the side goes");
+        assert_eq!(
+            shop.endpoints(Default::default()).await.len(),
+            0,
+            "b78: an Error for a side that has ended is dropped, and the side goes"
+        );
         assert_eq!((shop.outside().await, shop.rows("counter").await), (vec![], vec![]));
     }
 }

@@ -28,7 +28,8 @@ async fn b32_an_empty_queue_gives_nothing(shop: &Shop) {
     assert_eq!(shop.receive("kitchen").await, [""; 0]);
     shop.begin().await;
     assert_eq!(shop.receive("counter").await, [""; 0]);
-    let error = refused(shop.broker.receive("nothing", ReceiveOptions::default(), None).await, ErrorCode::QueueNotFound);
+    let error =
+        refused(shop.broker.receive("nothing", ReceiveOptions::default(), None).await, ErrorCode::QueueNotFound);
     assert!(error.to_string().contains("nothing"), "{error}");
 }
 
@@ -36,7 +37,10 @@ async fn b40_rows_show_status_0_and_are_gone(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let rows = shop.broker.receive("kitchen", ReceiveOptions::default(), None).await.expect("the queue is on");
     let message = rows[0].messages().remove(0);
-    assert_eq!((message.status.number(), &message.conversation_handle, &message.conversation_id), (0, &dialog.target, &dialog.id));
+    assert_eq!(
+        (message.status.number(), &message.conversation_handle, &message.conversation_id),
+        (0, &dialog.target, &dialog.id)
+    );
     assert_eq!(show_all(&rows), ["0 Order 0 m1"]);
     assert_eq!(shop.rows("kitchen").await, [""; 0], "b54: retention is off");
     assert_eq!(shop.receive("kitchen").await, [""; 0]);
@@ -75,7 +79,8 @@ async fn b38_a_handle_gives_its_conversation_only(shop: &Shop) {
 async fn b37_an_unknown_handle_or_group_is_refused(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let of = |handle: &str| ReceiveOptions { conversation: Some(handle.into()), ..ReceiveOptions::default() };
-    for (queue, handle) in [("kitchen", "x"), ("kitchen", &*dialog.initiator), ("counter", &*dialog.target), ("", "x")] {
+    for (queue, handle) in [("kitchen", "x"), ("kitchen", &*dialog.initiator), ("counter", &*dialog.target), ("", "x")]
+    {
         let error = refused(shop.broker.receive(queue, of(handle), None).await, ErrorCode::ConversationNotFound);
         assert_eq!(error.number(), Some(8426));
     }
@@ -137,8 +142,16 @@ async fn b42_an_end_dialog_comes_last(shop: &Shop) {
 }
 
 async fn b93_the_higher_priority_first(shop: &Shop) {
-    let rule = PriorityRule { contract: None, local_service: Some("Kitchen".into()), remote_service: Some("Front".into()), level: 10.0 };
-    shop.broker.define(Definitions { priorities: vec![("front".into(), rule)], ..Definitions::default() }).await.expect("the rule is right");
+    let rule = PriorityRule {
+        contract: None,
+        local_service: Some("Kitchen".into()),
+        remote_service: Some("Front".into()),
+        level: 10.0,
+    };
+    shop.broker
+        .define(Definitions { priorities: vec![("front".into(), rule)], ..Definitions::default() })
+        .await
+        .expect("the rule is right");
     shop.order("low").await;
     let high = shop.broker.begin_dialog(dialog_of("Front", "Kitchen")).await.expect("the dialog begins");
     shop.send(&high.handle, "Order", "high").await;
@@ -169,7 +182,11 @@ async fn d17_after_a_part_the_turn_is_another_ones(shop: &Shop) {
         received.extend(shop.receive_top("kitchen", 1).await);
     }
     let bodies: Vec<&str> = received.iter().map(|row| &row[row.len() - 2..]).collect();
-    assert_eq!(bodies, ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"], "the oldest unread row decides, not the oldest there ever was");
+    assert_eq!(
+        bodies,
+        ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"],
+        "the oldest unread row decides, not the oldest there ever was"
+    );
 }
 
 async fn what_is_ready_at_many_conversations_is_found(shop: &Shop) {

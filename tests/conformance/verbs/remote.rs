@@ -62,7 +62,10 @@ async fn end_appends_an_end_dialog(shop: &Shop) {
     assert_eq!(shop.state(&handle).await, "DO");
     assert_eq!(shop.outside().await, ["Order 0 m1", "EndDialog 1"]);
     refused(shop.try_send(&handle, "Note", "x").await, ErrorCode::InvalidState);
-    assert_eq!(refused(shop.broker.end_conversation(&handle, Default::default()).await, ErrorCode::InvalidState).number(), Some(8427));
+    assert_eq!(
+        refused(shop.broker.end_conversation(&handle, Default::default()).await, ErrorCode::InvalidState).number(),
+        Some(8427)
+    );
     shop.clean_up(&handle).await;
     assert_eq!(shop.outside().await, [""; 0]);
     assert_eq!(shop.state(&handle).await, "");
@@ -90,7 +93,11 @@ async fn cleanup_leaves_nothing(shop: &Shop) {
     let begun = shop.broker.begin_dialog(dialog_of("Counter", "Elsewhere")).await.expect("nobody is contacted");
     shop.end(&begun.handle).await;
     assert_eq!(shop.outside().await, [""; 0], "d19: from SO nobody is told");
-    for store in [pocket_broker::store::StoreName::Conversations, pocket_broker::store::StoreName::Messages, pocket_broker::store::StoreName::Bodies] {
+    for store in [
+        pocket_broker::store::StoreName::Conversations,
+        pocket_broker::store::StoreName::Messages,
+        pocket_broker::store::StoreName::Bodies,
+    ] {
         assert_eq!(shop.records_in(store).await, 0, "{store:?}");
     }
 }
@@ -106,7 +113,10 @@ async fn large_bodies_wait_too(shop: &Shop) {
 async fn the_first_message_decides(shop: &Shop) {
     let begun = shop.broker.begin_dialog(dialog_of("Counter", "Elsewhere")).await.expect("nobody is contacted");
     let service = ServiceOptions { queue: Some("house".into()), contracts: vec!["Ordering".into()] };
-    shop.broker.define(Definitions { services: vec![("Elsewhere".into(), service)], ..Definitions::default() }).await.expect("a new service");
+    shop.broker
+        .define(Definitions { services: vec![("Elsewhere".into(), service)], ..Definitions::default() })
+        .await
+        .expect("a new service");
     shop.send(&begun.handle, "Order", "m1").await;
     assert_eq!(shop.messages("house", RowFilter::default()).await.len(), 1, "it is here by now");
 }
@@ -119,7 +129,11 @@ async fn another_brokers_service_is_not_here(shop: &Shop) {
     }
     assert_eq!(shop.rows("kitchen").await.len(), 2);
     let other = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";
-    let begun = shop.broker.begin_dialog(BeginDialog { to_broker: Some(other.into()), ..to_kitchen() }).await.expect("the dialog begins");
+    let begun = shop
+        .broker
+        .begin_dialog(BeginDialog { to_broker: Some(other.into()), ..to_kitchen() })
+        .await
+        .expect("the dialog begins");
     shop.send(&begun.handle, "Order", "m1").await;
     assert_eq!(shop.rows("kitchen").await.len(), 2, "although a service of that name is here");
     assert_eq!(shop.transmission().await[0].to_broker.as_deref(), Some(other));

@@ -58,7 +58,10 @@ async fn with_retention_off_no_row_stays(shop: &Shop) {
 async fn b57_b58_sent_rows_stay_and_are_not_received(shop: &Shop) {
     retain_both(shop).await;
     let dialog = shop.order("m1").await;
-    assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec!["3 Order 0 m1".to_owned()], vec!["1 Order 0 m1".to_owned()]));
+    assert_eq!(
+        (shop.rows("counter").await, shop.rows("kitchen").await),
+        (vec!["3 Order 0 m1".to_owned()], vec!["1 Order 0 m1".to_owned()])
+    );
     assert_eq!(shop.receive("counter").await, [""; 0]);
     assert_eq!(shop.receive_from("counter", &dialog.initiator).await, [""; 0]);
     assert_eq!((shop.queue("counter").await.ready, shop.queue("counter").await.retained), (0, 1));
@@ -75,7 +78,10 @@ async fn b55_b56_received_rows_stay_and_do_not_come_again(shop: &Shop) {
     retain_both(shop).await;
     let dialog = shop.order("m1").await;
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1"]);
-    assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec!["3 Order 0 m1".to_owned()], vec!["0 Order 0 m1".to_owned()]));
+    assert_eq!(
+        (shop.rows("counter").await, shop.rows("kitchen").await),
+        (vec!["3 Order 0 m1".to_owned()], vec!["0 Order 0 m1".to_owned()])
+    );
     assert_eq!(shop.receive("kitchen").await, [""; 0]);
     shop.send(&dialog.target, "Confirm", "r1").await;
     assert_eq!(shop.rows("counter").await, ["3 Order 0 m1", "1 Confirm 0 r1"]);
@@ -102,7 +108,11 @@ async fn b64_then_the_initiator_ends(shop: &Shop) {
             assert_eq!(shop.receive("counter").await, ["0 EndDialog 1"]);
         }
         shop.end(&dialog.initiator).await;
-        assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec![], vec![]), "nothing is retained anywhere");
+        assert_eq!(
+            (shop.rows("counter").await, shop.rows("kitchen").await),
+            (vec![], vec![]),
+            "nothing is retained anywhere"
+        );
         assert_eq!((shop.queue("counter").await.retained, shop.queue("kitchen").await.retained), (0, 0));
     }
 }
@@ -130,7 +140,10 @@ async fn a_system_message_is_retained(shop: &Shop) {
 async fn b59_the_sides_behave_independently(shop: &Shop) {
     shop.retain("counter", true).await;
     let dialog = both_ways(shop).await;
-    assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec!["3 Order 0 m1".to_owned(), "0 Confirm 0 r1".to_owned()], vec![]));
+    assert_eq!(
+        (shop.rows("counter").await, shop.rows("kitchen").await),
+        (vec!["3 Order 0 m1".to_owned(), "0 Confirm 0 r1".to_owned()], vec![])
+    );
     shop.end(&dialog.initiator).await;
     assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec![], vec!["1 EndDialog 1".to_owned()]));
 }
@@ -171,14 +184,20 @@ async fn b61_b62_a_rollback_undoes_both(shop: &Shop) {
     transaction.receive("kitchen", ReceiveOptions::default()).await.expect("the queue is on");
     transaction.send(vec![dialog.target.clone()], vec![shop.message("Confirm", "r1")]).await.expect("it may send");
     transaction.rollback();
-    assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec!["3 Order 0 m1".to_owned()], vec!["1 Order 0 m1".to_owned()]));
+    assert_eq!(
+        (shop.rows("counter").await, shop.rows("kitchen").await),
+        (vec!["3 Order 0 m1".to_owned()], vec!["1 Order 0 m1".to_owned()])
+    );
 }
 
 async fn b66_a_queue_that_is_off_can_keep_no_copy(shop: &Shop) {
     retain_both(shop).await;
     let dialog = shop.order("m1").await;
     shop.switch("counter", Status::Off).await;
-    assert_eq!(refused(shop.try_send(&dialog.initiator, "Note", "m2").await, ErrorCode::QueueDisabled).number(), Some(9618));
+    assert_eq!(
+        refused(shop.try_send(&dialog.initiator, "Note", "m2").await, ErrorCode::QueueDisabled).number(),
+        Some(9618)
+    );
     assert_eq!(shop.rows("counter").await, ["3 Order 0 m1"]);
 }
 
@@ -202,7 +221,10 @@ async fn d05_off_keeps_what_is_retained(shop: &Shop) {
     shop.retain("counter", false).await;
     shop.send(&dialog.initiator, "Note", "m2").await;
     assert_eq!(shop.receive("kitchen").await, ["0 Note 1 m2"]);
-    assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec!["3 Order 0 m1".to_owned()], vec!["0 Order 0 m1".to_owned()]));
+    assert_eq!(
+        (shop.rows("counter").await, shop.rows("kitchen").await),
+        (vec!["3 Order 0 m1".to_owned()], vec!["0 Order 0 m1".to_owned()])
+    );
     shop.end(&dialog.target).await;
     assert_eq!(shop.rows("kitchen").await, [""; 0], "until END");
 }
@@ -224,7 +246,8 @@ async fn d05_on_and_off_again_keep_what_they_kept(shop: &Shop) {
     assert_eq!(shop.rows("counter").await, ["3 Note 8 x", "3 Note 10 x"]);
     let newest = RowFilter { reverse: true, limit: Some(3.0), ..RowFilter::default() };
     let page = shop.broker.select("kitchen", &newest, None, Extent::All).await.expect("the queue can be looked at");
-    let rows: Vec<String> = page.rows.iter().flat_map(pocket_broker::Rows::messages).map(|message| show_message(&message)).collect();
+    let rows: Vec<String> =
+        page.rows.iter().flat_map(pocket_broker::Rows::messages).map(|message| show_message(&message)).collect();
     assert_eq!(rows, ["1 Note 10 x", "1 Note 9 x", "1 Note 8 x"]);
 }
 
@@ -247,14 +270,19 @@ async fn an_on_and_off_in_one_run_keeps_its_part(shop: &Shop) {
 }
 
 async fn show_count(shop: &Shop) -> u64 {
-    shop.broker.count("kitchen", &RowFilter { status: Some(vec![0.0]), ..RowFilter::default() }).await.expect("it can be counted")
+    shop.broker
+        .count("kitchen", &RowFilter { status: Some(vec![0.0]), ..RowFilter::default() })
+        .await
+        .expect("it can be counted")
 }
 
 async fn d07_service_names_say_whom_a_row_is_addressed_to(shop: &Shop) {
     retain_both(shop).await;
     let dialog = shop.order("m1").await;
     shop.send(&dialog.target, "Confirm", "r1").await;
-    for (queue, expected) in [("counter", [(3, "Kitchen"), (1, "Counter")]), ("kitchen", [(1, "Kitchen"), (3, "Counter")])] {
+    for (queue, expected) in
+        [("counter", [(3, "Kitchen"), (1, "Counter")]), ("kitchen", [(1, "Kitchen"), (3, "Counter")])]
+    {
         let rows = shop.messages(queue, RowFilter::default()).await;
         let named: Vec<(u32, &str)> = rows.iter().map(|row| (row.status.number(), &*row.service_name)).collect();
         assert_eq!(named, expected);

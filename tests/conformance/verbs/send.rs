@@ -40,7 +40,10 @@ async fn b16_the_first_message_makes_the_target(shop: &Shop) {
     assert_ne!(one.conversation_group_id, other.conversation_group_id);
     assert_eq!(one.conversation_id, other.conversation_id);
     assert_eq!((&*other.service, &*other.far_service, other.is_initiator), ("Kitchen", "Counter", false));
-    assert_eq!((one.far_broker_instance, other.far_broker_instance), (Some(shop.broker.instance_id()), Some(shop.broker.instance_id())));
+    assert_eq!(
+        (one.far_broker_instance, other.far_broker_instance),
+        (Some(shop.broker.instance_id()), Some(shop.broker.instance_id()))
+    );
 }
 
 async fn b18_a_local_target_gets_it_at_once(shop: &Shop) {
@@ -51,7 +54,10 @@ async fn b18_a_local_target_gets_it_at_once(shop: &Shop) {
     let message = shop.messages("kitchen", Default::default()).await.remove(0);
     assert_eq!(message.conversation_handle, dialog.target);
     assert_eq!(&*message.service_name, "Kitchen", "d07: whom it is addressed to");
-    assert_eq!((&*message.service_contract_name, message.validation, message.message_enqueue_time), ("Ordering", "N", 1_700_000_000_000.0));
+    assert_eq!(
+        (&*message.service_contract_name, message.validation, message.message_enqueue_time),
+        ("Ordering", "N", 1_700_000_000_000.0)
+    );
 }
 
 async fn d06_numbers_begin_at_zero_in_each_direction(shop: &Shop) {
@@ -94,13 +100,19 @@ async fn d30_system_types_are_the_brokers(shop: &Shop) {
 
 async fn b25_several_handles_get_it_or_none(shop: &Shop) {
     let (first, second, third) = (shop.order("a").await, shop.order("b").await, shop.order("c").await);
-    let to = |dialogs: &[&super::super::support::shop::Dialog]| -> Vec<Rc<str>> { dialogs.iter().map(|dialog| Rc::clone(&dialog.initiator)).collect() };
+    let to = |dialogs: &[&super::super::support::shop::Dialog]| -> Vec<Rc<str>> {
+        dialogs.iter().map(|dialog| Rc::clone(&dialog.initiator)).collect()
+    };
     let messages = || ["x", "y", "z"].map(|body| shop.message("Note", body)).into();
     shop.end(&second.target).await;
-    let error = refused(shop.broker.send(to(&[&first, &second, &third]), messages(), None).await, ErrorCode::InvalidState);
+    let error =
+        refused(shop.broker.send(to(&[&first, &second, &third]), messages(), None).await, ErrorCode::InvalidState);
     assert!(error.to_string().contains("DI"), "{error}");
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 a", "1 Order 0 c"], "none gets it");
-    shop.broker.send(to(&[&first, &third]), vec![shop.message("Note", "x"), shop.message("Note", "z")], None).await.expect("both may send");
+    shop.broker
+        .send(to(&[&first, &third]), vec![shop.message("Note", "x"), shop.message("Note", "z")], None)
+        .await
+        .expect("both may send");
     assert_eq!(shop.rows_of("kitchen", &first.target).await, ["1 Order 0 a", "1 Note 1 x"]);
     assert_eq!(shop.rows_of("kitchen", &third.target).await, ["1 Order 0 c", "1 Note 1 z"]);
 }
@@ -111,7 +123,10 @@ async fn b26_a_handle_may_be_named_once(shop: &Shop) {
     let twice = vec![shop.message("Note", "x"), shop.message("Note", "y")];
     refused(shop.broker.send(to, twice, None).await, ErrorCode::InvalidArgument);
     let both = vec![Rc::clone(&dialog.initiator), Rc::clone(&dialog.target)];
-    shop.broker.send(both, vec![shop.message("Note", "x"), shop.message("Note", "y")], None).await.expect("two ends of one conversation");
+    shop.broker
+        .send(both, vec![shop.message("Note", "x"), shop.message("Note", "y")], None)
+        .await
+        .expect("two ends of one conversation");
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1", "1 Note 1 x"]);
     assert_eq!(shop.rows("counter").await, ["1 Note 0 y"]);
 }
@@ -124,8 +139,12 @@ async fn b27_a_state_that_forbids_it_is_named(shop: &Shop) {
     for (dialog, state) in [(&ended, "DI"), (&failed, "ER")] {
         let error = refused(shop.try_send(&dialog.initiator, "Note", "x").await, ErrorCode::InvalidState);
         assert_eq!(error.number(), Some(8429));
-        let details: Vec<_> = error.details().iter().map(|(name, value)| (*name, value.text().unwrap_or_default())).collect();
-        assert!(details.contains(&("state", state.to_owned())) && details.contains(&("operation", "SEND".to_owned())), "{details:?}");
+        let details: Vec<_> =
+            error.details().iter().map(|(name, value)| (*name, value.text().unwrap_or_default())).collect();
+        assert!(
+            details.contains(&("state", state.to_owned())) && details.contains(&("operation", "SEND".to_owned())),
+            "{details:?}"
+        );
         assert!(error.to_string().contains(state), "{error}");
     }
 }
@@ -133,8 +152,15 @@ async fn b27_a_state_that_forbids_it_is_named(shop: &Shop) {
 async fn unknown_handles_are_refused(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let group = shop.info(&dialog.initiator).await.expect("it is there").conversation_group_id;
-    let guessed = dialog.initiator.replace(|digit: char| digit == 'a', "b");
-    let unknown = ["", "x", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", &*group, &*dialog.id, if guessed == *dialog.initiator { "y" } else { &guessed }];
+    let guessed = dialog.initiator.replace('a', "b");
+    let unknown = [
+        "",
+        "x",
+        "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+        &*group,
+        &*dialog.id,
+        if guessed == *dialog.initiator { "y" } else { &guessed },
+    ];
     for handle in unknown {
         let error = refused(shop.try_send(handle, "Note", "x").await, ErrorCode::ConversationNotFound);
         assert_eq!(error.number(), Some(8426));
@@ -198,7 +224,10 @@ async fn b30_order_holds_in_a_conversation(shop: &Shop) {
     shop.send(&dialog.initiator, "Order", "last").await;
     let rows = shop.receive("kitchen").await;
     assert_eq!(rows.len(), 602);
-    assert_eq!((&*rows[0], &*rows[1], &*rows[600], &*rows[601]), ("0 Order 0 first", "0 Note 1 0", "0 Note 600 599", "0 Order 601 last"));
+    assert_eq!(
+        (&*rows[0], &*rows[1], &*rows[600], &*rows[601]),
+        ("0 Order 0 first", "0 Note 1 0", "0 Note 600 599", "0 Order 601 last")
+    );
     assert!(rows[1..601].iter().enumerate().all(|(index, row)| *row == format!("0 Note {} {index}", index + 1)));
 }
 
@@ -207,12 +236,19 @@ async fn bodies_and_headers_come_as_sent(shop: &Shop) {
     let headers = Value::object(vec![("language", Value::from("fr"))]);
     let bodies = [Body::none(), Body::small(Value::null()), Body { value: Value::from(3.5), packing: 7, size: 8.0 }];
     let messages = bodies.map(|body| shop.message_of("Note", body)).into_iter();
-    let messages = messages.map(|message| pocket_broker::OutgoingMessage { headers: headers.clone(), ..message }).collect::<Vec<_>>();
+    let messages = messages
+        .map(|message| pocket_broker::OutgoingMessage { headers: headers.clone(), ..message })
+        .collect::<Vec<_>>();
     let ids: Vec<_> = messages.iter().map(|message| pocket_broker::ids::text(message.id)).collect();
     shop.broker.send(vec![Rc::clone(&dialog.initiator)], messages, None).await.expect("the messages can be sent");
     let rows = shop.messages("kitchen", Default::default()).await;
     assert!(rows[0].headers.is_undefined() || rows[0].headers.is_null(), "without headers");
-    assert!(rows[1..].iter().zip(&ids).all(|(row, id)| row.message_id == *id && row.headers.field("language").text().as_deref() == Some("fr")));
+    assert!(
+        rows[1..]
+            .iter()
+            .zip(&ids)
+            .all(|(row, id)| row.message_id == *id && row.headers.field("language").text().as_deref() == Some("fr"))
+    );
     assert!(rows[1].body.is_undefined() && rows[2].body.is_null(), "d28: null is a value, no body is undefined");
     assert_eq!((rows[3].body.number(), rows[3].packing, rows[2].packing), (Some(3.5), 7.0, 0.0));
 }
@@ -225,7 +261,8 @@ async fn nothing_to_send_is_nothing(shop: &Shop) {
 
 async fn a_cancelled_send_stores_nothing(shop: &Shop) {
     let dialog = shop.order("m1").await;
-    let cancelled = shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", "x")], Some(Rc::new(|| true)));
+    let cancelled =
+        shop.broker.send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", "x")], Some(Rc::new(|| true)));
     let error = refused(cancelled.await, ErrorCode::Timeout);
     assert!(error.details().iter().any(|(name, _)| *name == "aborted"));
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"]);

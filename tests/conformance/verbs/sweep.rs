@@ -17,7 +17,11 @@ mount! {
 /// 600 runs of one row each.
 async fn many_runs(shop: &Shop) -> Dialog {
     let dialog = shop.order("m1").await;
-    let body = |number: u32| Body { value: Value::from(f64::from(number)), packing: 0, size: if number % 100 == 0 { 70_000.0 } else { 60_000.0 } };
+    let body = |number: u32| Body {
+        value: Value::from(f64::from(number)),
+        packing: 0,
+        size: if number.is_multiple_of(100) { 70_000.0 } else { 60_000.0 },
+    };
     let messages = (0..600).map(|number| shop.message_of("Note", body(number))).collect();
     shop.broker.send(vec![dialog.initiator.clone()], messages, None).await.expect("they can be sent");
     assert!(shop.records_in(StoreName::Messages).await > 512);
@@ -50,7 +54,11 @@ async fn rows_are_gone_at_once_and_from_the_disk_in_time(shop: &Shop) {
 async fn what_one_broker_leaves_another_sweeps(shop: &Shop) {
     let dialog = many_runs(shop).await;
     // Its sweep fails in the middle.
-    shop.faults.plan(Operation::GetKeys, 2, Fault::Fail(Error::new(ErrorCode::StorageUnavailable, "The disk is on fire.")));
+    shop.faults.plan(
+        Operation::GetKeys,
+        2,
+        Fault::Fail(Error::new(ErrorCode::StorageUnavailable, "The disk is on fire.")),
+    );
     shop.end(&dialog.target).await;
     while shop.faults.calls(Operation::GetKeys) < 2 {
         tick().await;

@@ -39,7 +39,13 @@ async fn receive(transaction: &Transaction, queue: &str) -> Vec<String> {
     show_all(&transaction.receive(queue, ReceiveOptions::default()).await.expect("the queue is on"))
 }
 
-async fn send(shop: &Shop, transaction: &Transaction, handle: &Rc<str>, message_type: &str, body: &str) -> Result<(), Error> {
+async fn send(
+    shop: &Shop,
+    transaction: &Transaction,
+    handle: &Rc<str>,
+    message_type: &str,
+    body: &str,
+) -> Result<(), Error> {
     transaction.send(vec![Rc::clone(handle)], vec![shop.message(message_type, body)]).await
 }
 
@@ -52,7 +58,11 @@ async fn b20_b39_a_rollback_undoes_everything(shop: &Shop) {
     shop.send(&dialog.initiator, "Note", "m2").await;
     for _ in 0..2 {
         let transaction = begin(shop);
-        assert_eq!(receive(&transaction, "kitchen").await, ["0 Order 0 m1", "0 Note 1 m2"], "the same rows in the same order");
+        assert_eq!(
+            receive(&transaction, "kitchen").await,
+            ["0 Order 0 m1", "0 Note 1 m2"],
+            "the same rows in the same order"
+        );
         send(shop, &transaction, &dialog.target, "Confirm", "r1").await.expect("it may send");
         transaction.begin_dialog(to_kitchen()).await.expect("the dialog begins");
         transaction.end_conversation(&dialog.target, EndOptions::default()).await.expect("it can be ended");
@@ -127,7 +137,10 @@ async fn d29_checks_are_made_at_the_call(shop: &Shop) {
     refused(send(shop, &transaction, &dialog.initiator, "Confirm", "x").await, ErrorCode::WrongDirection);
     refused(send(shop, &transaction, &"x".into(), "Note", "x").await, ErrorCode::ConversationNotFound);
     refused(transaction.receive("nothing", ReceiveOptions::default()).await, ErrorCode::QueueNotFound);
-    refused(transaction.receive("kitchen", ReceiveOptions { top: Some(0.0), ..ReceiveOptions::default() }).await, ErrorCode::InvalidArgument);
+    refused(
+        transaction.receive("kitchen", ReceiveOptions { top: Some(0.0), ..ReceiveOptions::default() }).await,
+        ErrorCode::InvalidArgument,
+    );
     send(shop, &transaction, &dialog.initiator, "Note", "m2").await.expect("what was refused does not count");
     transaction.commit().await.expect("it commits");
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1", "1 Note 1 m2"]);
@@ -136,7 +149,10 @@ async fn d29_checks_are_made_at_the_call(shop: &Shop) {
 async fn d29_its_own_ends_are_seen(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let transaction = begin(shop);
-    assert_eq!(transaction.end_conversation(&dialog.target, EndOptions::default()).await.expect("it can be ended"), EndResult { discarded: 1, archived: 0 });
+    assert_eq!(
+        transaction.end_conversation(&dialog.target, EndOptions::default()).await.expect("it can be ended"),
+        EndResult { discarded: 1, archived: 0 }
+    );
     refused(send(shop, &transaction, &dialog.target, "Confirm", "x").await, ErrorCode::ConversationNotFound);
     refused(transaction.end_conversation(&dialog.target, EndOptions::default()).await, ErrorCode::ConversationNotFound);
     assert_eq!(receive(&transaction, "kitchen").await, [""; 0], "its rows are not received any more");
@@ -237,7 +253,10 @@ async fn d25_a_wait_ends_with_group_locked(shop: &Shop) {
     let transaction = begin(shop);
     receive(&transaction, "kitchen").await;
     let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
-    let waiting = join(shop.broker.end_conversation(&dialog.target, EndOptions::default()), shop.broker.set_group_state(&group, Body::small(Value::from("x"))));
+    let waiting = join(
+        shop.broker.end_conversation(&dialog.target, EndOptions::default()),
+        shop.broker.set_group_state(&group, Body::small(Value::from("x"))),
+    );
     let told = async {
         while shop.timer().sleeping() < 2 {
             super::super::support::host::tick().await;
@@ -246,7 +265,10 @@ async fn d25_a_wait_ends_with_group_locked(shop: &Shop) {
     };
     let ((ended, set), ()) = join(waiting, told).await;
     let error = refused(ended, ErrorCode::GroupLocked);
-    assert_eq!((error.number(), error.is_retryable(), detail(&error, "group").as_deref()), (Some(1222), true, Some(&*group)));
+    assert_eq!(
+        (error.number(), error.is_retryable(), detail(&error, "group").as_deref()),
+        (Some(1222), true, Some(&*group))
+    );
     refused(set, ErrorCode::GroupLocked);
     assert_eq!(shop.state(&dialog.target).await, "CO");
     transaction.end_conversation(&dialog.target, EndOptions::default()).await.expect("who holds the group may");
@@ -290,7 +312,10 @@ async fn d25_close_does_not_wait(shop: &Shop) {
     let (held, own) = (begin(shop), other.begin().expect("the broker is open"));
     receive(&held, "kitchen").await;
     send(shop, &own, &dialog.initiator, "Note", "x").await.expect("it may send");
-    let waiting = join(own.end_conversation(&dialog.target, EndOptions::default()), other.end_conversation(&dialog.target, EndOptions::default()));
+    let waiting = join(
+        own.end_conversation(&dialog.target, EndOptions::default()),
+        other.end_conversation(&dialog.target, EndOptions::default()),
+    );
     let closing = async {
         while shop.timer().sleeping() < 2 {
             super::super::support::host::tick().await;
@@ -346,7 +371,12 @@ async fn commits_see_what_came_before_them(shop: &Shop) {
     send(shop, &transaction, &dialog.initiator, "Note", "x").await.expect("it may send");
     send(shop, &transaction, &other.initiator, "Note", "y").await.expect("it may send");
     transaction.end_conversation(&dialog.initiator, EndOptions::default()).await.expect("it can be ended");
-    let ((), committed, ended) = join3(shop.send(&other.initiator, "Note", "before"), transaction.commit(), shop.broker.end_conversation(&dialog.target, cleanup())).await;
+    let ((), committed, ended) = join3(
+        shop.send(&other.initiator, "Note", "before"),
+        transaction.commit(),
+        shop.broker.end_conversation(&dialog.target, cleanup()),
+    )
+    .await;
     committed.expect("it commits");
     assert_eq!(ended.expect("it can be ended").discarded, 3, "m1, x and the EndDialog");
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 other", "1 Note 1 before", "1 Note 2 y"]);

@@ -41,7 +41,11 @@ async fn paged(shop: &Shop, queue: &str, filter: &RowFilter) -> Vec<Message> {
     let mut messages = Vec::new();
     let mut position: Option<Vec<f64>> = None;
     loop {
-        let page = shop.broker.select(queue, filter, position.as_deref(), Extent::Page).await.expect("the queue can be looked at");
+        let page = shop
+            .broker
+            .select(queue, filter, position.as_deref(), Extent::Page)
+            .await
+            .expect("the queue can be looked at");
         let rows: Vec<Message> = page.rows.iter().flat_map(Rows::messages).collect();
         assert!(rows.len() <= 256, "a page has at most 256 rows");
         assert!(!rows.is_empty() || page.next.is_none(), "a page that is not the last has rows");
@@ -88,7 +92,10 @@ async fn every_filter_of_rows(shop: &Shop) {
         let is_wanted = |message: &&Message| {
             filter.status.as_ref().is_none_or(|wanted| wanted.contains(&f64::from(message.status.number())))
                 && filter.conversation.as_ref().is_none_or(|wanted| *wanted == message.conversation_handle)
-                && filter.group.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(&message.conversation_group_id))
+                && filter
+                    .group
+                    .as_ref()
+                    .is_none_or(|wanted| wanted.eq_ignore_ascii_case(&message.conversation_group_id))
                 && filter.message_type.as_ref().is_none_or(|wanted| *wanted == message.message_type_name)
                 && filter.after.is_none_or(|after| message.queuing_order as f64 > after)
         };
@@ -118,7 +125,10 @@ async fn d39_pages_are_snapshots_in_queuing_order(shop: &Shop) {
         let all = shop.messages("kitchen", filter.clone()).await;
         assert!(all.len() > 2_000);
         let paged = paged(shop, "kitchen", &filter).await;
-        assert_eq!(paged.iter().map(show_message).collect::<Vec<_>>(), all.iter().map(show_message).collect::<Vec<_>>());
+        assert_eq!(
+            paged.iter().map(show_message).collect::<Vec<_>>(),
+            all.iter().map(show_message).collect::<Vec<_>>()
+        );
     }
     // Between two pages rows may come behind.
     let page = shop.broker.select("kitchen", &RowFilter::default(), None, Extent::Page).await.expect("a page");
@@ -136,18 +146,34 @@ async fn d39_rows_removed_meanwhile_are_skipped(shop: &Shop) {
     for dialog in [&first, &second, &first] {
         shop.send_many(&dialog.initiator, "Note", 0..200).await;
     }
-    for filter in [RowFilter::default(), RowFilter { conversation: Some(first.target.clone()), ..RowFilter::default() }] {
+    for filter in [RowFilter::default(), RowFilter { conversation: Some(first.target.clone()), ..RowFilter::default() }]
+    {
         let all = shop.messages("kitchen", filter.clone()).await;
         let page = shop.broker.select("kitchen", &filter, None, Extent::Page).await.expect("a page");
         let seen: usize = page.rows.iter().map(|rows| rows.count).sum();
-        shop.broker.receive("kitchen", ReceiveOptions { conversation: Some(first.target.clone()), top: Some(100.0), ..ReceiveOptions::default() }, None).await.expect("it can be received");
+        shop.broker
+            .receive(
+                "kitchen",
+                ReceiveOptions {
+                    conversation: Some(first.target.clone()),
+                    top: Some(100.0),
+                    ..ReceiveOptions::default()
+                },
+                None,
+            )
+            .await
+            .expect("it can be received");
         let page = shop.broker.select("kitchen", &filter, page.next.as_deref(), Extent::All).await.expect("the rest");
         let rest: Vec<Message> = page.rows.iter().flat_map(Rows::messages).collect();
         assert_eq!(orders(&rest), orders(&all[seen..]), "no row twice, none missing");
     }
     let page = shop.broker.select("kitchen", &RowFilter::default(), None, Extent::Page).await.expect("a page");
     shop.end(&first.target).await;
-    let page = shop.broker.select("kitchen", &RowFilter::default(), page.next.as_deref(), Extent::All).await.expect("the rest");
+    let page = shop
+        .broker
+        .select("kitchen", &RowFilter::default(), page.next.as_deref(), Extent::All)
+        .await
+        .expect("the rest");
     assert!(page.rows.iter().all(|rows| rows.handle == second.target));
 }
 
@@ -162,7 +188,8 @@ async fn one_conversation_comes_in_pages(shop: &Shop) {
     shop.fail(&dialog.initiator).await;
     for reverse in [false, true] {
         for status in [None, Some(vec![3.0]), Some(vec![0.0, 1.0])] {
-            let filter = RowFilter { conversation: Some(dialog.target.clone()), reverse, status, ..RowFilter::default() };
+            let filter =
+                RowFilter { conversation: Some(dialog.target.clone()), reverse, status, ..RowFilter::default() };
             let all = shop.messages("kitchen", filter.clone()).await;
             assert_eq!(orders(&paged(shop, "kitchen", &filter).await), orders(&all), "{filter:?}");
         }
@@ -181,7 +208,8 @@ async fn two_services_of_a_queue_are_merged(shop: &Shop) {
     for number in 0..10 {
         shop.send(&dialogs[number % 2].initiator, "Note", &number.to_string()).await;
     }
-    let bodies: Vec<String> = shop.rows("house").await.iter().map(|row| row.rsplit(' ').next().unwrap_or_default().to_owned()).collect();
+    let bodies: Vec<String> =
+        shop.rows("house").await.iter().map(|row| row.rsplit(' ').next().unwrap_or_default().to_owned()).collect();
     assert_eq!(bodies, ["Front", "Back", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
     let newest = shop.messages("house", RowFilter { reverse: true, limit: Some(3.0), ..RowFilter::default() }).await;
     assert_eq!(newest.iter().map(show_message).collect::<Vec<_>>(), ["1 Note 5 9", "1 Note 5 8", "1 Note 4 7"]);
@@ -237,7 +265,10 @@ async fn filters_are_checked(shop: &Shop) {
     refused(shop.broker.count("nothing", &RowFilter::default()).await, ErrorCode::QueueNotFound);
     shop.order("m1").await;
     assert_eq!(shop.messages("kitchen", RowFilter { limit: Some(0.0), ..RowFilter::default() }).await, []);
-    assert_eq!(shop.messages("kitchen", RowFilter { conversation: Some("x".into()), ..RowFilter::default() }).await, []);
+    assert_eq!(
+        shop.messages("kitchen", RowFilter { conversation: Some("x".into()), ..RowFilter::default() }).await,
+        []
+    );
 }
 
 async fn conversations_are_filtered(shop: &Shop) {
@@ -248,7 +279,8 @@ async fn conversations_are_filtered(shop: &Shop) {
     let related = shop.broker.begin_dialog(related).await.expect("the dialog begins");
     shop.end(&dialog.target).await;
     let handles = |filter: EndpointFilter| async {
-        let mut handles: Vec<Rc<str>> = shop.endpoints(filter).await.into_iter().map(|end| end.conversation_handle).collect();
+        let mut handles: Vec<Rc<str>> =
+            shop.endpoints(filter).await.into_iter().map(|end| end.conversation_handle).collect();
         handles.sort();
         handles
     };
@@ -259,11 +291,23 @@ async fn conversations_are_filtered(shop: &Shop) {
     let all = EndpointFilter::default;
     assert_eq!(handles(all()).await, sorted(vec![&dialog.initiator, &begun.handle, &related.handle]));
     assert_eq!(handles(EndpointFilter { state: Some("DI".into()), ..all() }).await, sorted(vec![&dialog.initiator]));
-    assert_eq!(handles(EndpointFilter { state: Some("SO".into()), service: Some("Counter".into()), ..all() }).await, sorted(vec![&begun.handle, &related.handle]));
+    assert_eq!(
+        handles(EndpointFilter { state: Some("SO".into()), service: Some("Counter".into()), ..all() }).await,
+        sorted(vec![&begun.handle, &related.handle])
+    );
     assert_eq!(handles(EndpointFilter { service: Some("Kitchen".into()), ..all() }).await, sorted(vec![]));
-    assert_eq!(handles(EndpointFilter { group: Some(begun.group_id.to_uppercase().into()), ..all() }).await, sorted(vec![&begun.handle, &related.handle]));
-    assert_eq!(handles(EndpointFilter { conversation_id: Some(dialog.id.to_uppercase().into()), ..all() }).await, sorted(vec![&dialog.initiator]));
-    assert_eq!(handles(EndpointFilter { created_before: Some(1_700_000_000_500.0), ..all() }).await, sorted(vec![&dialog.initiator]));
+    assert_eq!(
+        handles(EndpointFilter { group: Some(begun.group_id.to_uppercase().into()), ..all() }).await,
+        sorted(vec![&begun.handle, &related.handle])
+    );
+    assert_eq!(
+        handles(EndpointFilter { conversation_id: Some(dialog.id.to_uppercase().into()), ..all() }).await,
+        sorted(vec![&dialog.initiator])
+    );
+    assert_eq!(
+        handles(EndpointFilter { created_before: Some(1_700_000_000_500.0), ..all() }).await,
+        sorted(vec![&dialog.initiator])
+    );
     assert_eq!(shop.info(&dialog.target).await, None);
     assert_eq!(shop.info("").await, None);
 }
@@ -273,11 +317,16 @@ async fn conversations_come_in_pages(shop: &Shop) {
     for _ in 0..600 {
         begun.push(shop.begin().await.handle);
     }
-    for filter in [EndpointFilter::default(), EndpointFilter { state: Some("SO".into()), ..EndpointFilter::default() }] {
+    for filter in [EndpointFilter::default(), EndpointFilter { state: Some("SO".into()), ..EndpointFilter::default() }]
+    {
         let mut seen = Vec::new();
         let mut position: Option<Vec<f64>> = None;
         loop {
-            let page = shop.broker.conversations(&filter, position.as_deref(), Extent::Page).await.expect("they can be looked at");
+            let page = shop
+                .broker
+                .conversations(&filter, position.as_deref(), Extent::Page)
+                .await
+                .expect("they can be looked at");
             seen.extend(page.rows.into_iter().map(|end| end.conversation_handle));
             position = page.next;
             if position.is_none() {

@@ -3,7 +3,8 @@
 // fixtures/errors.js records them, and a page without it is refused.
 import { spawn } from "node:child_process";
 import { EventEmitter, once } from "node:events";
-import { readFile, mkdtemp, rm } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,6 +17,10 @@ const SCRIPT_LIMIT = 240_000; // Less than what `fetch` waits for an answer.
 
 /** What runs, each the leader of a process group of its own: the driver's holds the browser's processes. */
 const groups = new Set();
+/** Profiles, which go with them. */
+const folders = new Set();
+// A browser that was just killed may still be writing.
+const REMOVE = { recursive: true, force: true, maxRetries: 10, retryDelay: 100 };
 
 function endGroup(leader) {
   groups.delete(leader);
@@ -26,8 +31,10 @@ function endGroup(leader) {
   }
 }
 
-const endAll = () => [...groups].forEach(endGroup);
-process.once("exit", endAll);
+process.once("exit", () => {
+  [...groups].forEach(endGroup);
+  for (const folder of folders) rmSync(folder, REMOVE);
+});
 const onSignal = () => process.exit(1);
 
 function start(command, args, options) {
@@ -89,14 +96,15 @@ async function startDriver(env) {
  */
 export async function launchWebKit() {
   const folder = await mkdtemp(join(tmpdir(), "pocket-broker-webkit-"));
+  folders.add(folder);
   const children = [];
   const close = async () => {
     const ends = children.filter(({ exitCode, signalCode }) => exitCode === null && signalCode === null).map((child) => once(child, "exit"));
     for (const { pid } of children) endGroup(pid);
     await Promise.all(ends);
     if (groups.size === 0) for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.off(signal, onSignal);
-    // A browser that was just killed may still be writing.
-    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
+    await rm(folder, REMOVE);
+    folders.delete(folder);
   };
   try {
     const display = await startDisplay();
