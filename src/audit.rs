@@ -177,14 +177,17 @@ impl Audit {
 
     /// Runs and bodies of sides that are gone.
     fn check_orphans(&mut self, conversations: &BTreeMap<u64, Conversation>) {
-        let is_there = |side: &SideId| {
-            conversations.get(&side.conversation).is_some_and(|conversation| conversation.side(side.role).is_some())
+        let state = |side: &SideId| {
+            let conversation = conversations.get(&side.conversation);
+            conversation.and_then(|conversation| conversation.side(side.role)).map(|side| side.state)
         };
+        let is_there = |side: &SideId| state(side).is_some();
         let gone: Vec<SideId> =
             self.runs.keys().filter(|side| !is_there(side) && !self.swept.contains(side)).copied().collect();
         gone.iter().for_each(|side| self.find("runs", side, "the side is gone and not listed for the sweep"));
-        let swept: Vec<SideId> = self.swept.iter().filter(|side| is_there(side)).copied().collect();
-        swept.iter().for_each(|side| self.find("sweep", side, "the side is there"));
+        let has_rows = |side: &SideId| state(side).is_some_and(|state| state != State::DisconnectedOutbound);
+        let swept: Vec<SideId> = self.swept.iter().filter(|side| has_rows(side)).copied().collect();
+        swept.iter().for_each(|side| self.find("sweep", side, "the side has not ended"));
         self.check_bodies();
     }
 

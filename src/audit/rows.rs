@@ -13,7 +13,9 @@ use crate::visible::segments;
 impl Audit {
     /// Checks what a side says of its rows against the rows, and gives the recount.
     pub(super) fn check_side(&mut self, conversation: &Conversation, id: SideId, side: &Side) -> Counters {
-        let runs = self.runs.get(&id).cloned().unwrap_or_default();
+        // One that has ended and waits outside may have runs that are to be swept: they are not its rows any more.
+        let is_swept = side.state == State::DisconnectedOutbound && self.swept.contains(&id);
+        let runs = self.runs.get(&id).filter(|_| !is_swept).cloned().unwrap_or_default();
         let mut problems = Vec::new();
         let counters = recount(side, &runs);
         for (what, said, counted) in [

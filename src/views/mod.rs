@@ -10,6 +10,7 @@ mod transmission;
 use std::rc::Rc;
 
 use crate::changes::Changes;
+use crate::commit::RELOADS;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::Result;
@@ -105,6 +106,7 @@ impl Core {
                 read => return Ok(read?),
             }
         }
+        Err(Stop::Stale.into())
     }
 }
 

@@ -21,6 +21,7 @@ macro_rules! mount {
 }
 
 mod archive;
+mod audit;
 mod begin_dialog;
 mod budgets;
 mod commit;
@@ -28,6 +29,7 @@ mod definitions;
 mod end_conversation;
 mod groups;
 mod large;
+mod locks;
 mod queue_off;
 mod receive;
 mod remote;

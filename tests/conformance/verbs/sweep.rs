@@ -2,6 +2,7 @@
 
 use pocket_broker::EndResult;
 use pocket_broker::body::{Body, Value};
+use pocket_broker::definitions::Status;
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation, StoreName};
 
@@ -9,6 +10,7 @@ use super::super::support::host::tick;
 use super::super::support::shop::{Dialog, Shop, archived};
 
 mount! {
+    a_side_that_waits_outside_is_swept_too,
     many_runs_are_archived_before_they_are_swept,
     rows_are_gone_at_once_and_from_the_disk_in_time,
     what_one_broker_leaves_another_sweeps,
@@ -49,6 +51,18 @@ async fn rows_are_gone_at_once_and_from_the_disk_in_time(shop: &Shop) {
     until_swept(shop).await;
     shop.assert_sound().await;
     assert_eq!(shop.receive("counter").await, ["0 EndDialog 0"]);
+}
+
+async fn a_side_that_waits_outside_is_swept_too(shop: &Shop) {
+    let dialog = many_runs(shop).await;
+    shop.switch("counter", Status::Off).await;
+    shop.end(&dialog.target).await;
+    assert_eq!(shop.state(&dialog.target).await, "DO");
+    shop.assert_sound().await;
+    until_swept(shop).await;
+    shop.switch("counter", Status::On).await;
+    assert_eq!(shop.receive("counter").await, ["0 EndDialog 0"]);
+    shop.end(&dialog.initiator).await;
 }
 
 async fn what_one_broker_leaves_another_sweeps(shop: &Shop) {

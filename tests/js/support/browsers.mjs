@@ -1,4 +1,5 @@
-// Chromium and Firefox by puppeteer, and WebKitGTK (webkit.mjs), driven from Node. The browsers are the system's own: `make` installs them, npm never does.
+// Chromium and Firefox by puppeteer, and WebKitGTK (webkit.mjs), driven from Node. The browsers are the system's own: `make` installs
+// them, npm never does.
 import puppeteer from "puppeteer-core";
 import { launchWebKit } from "./webkit.mjs";
 

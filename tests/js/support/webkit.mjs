@@ -38,7 +38,7 @@ process.once("exit", () => {
 const onSignal = () => process.exit(1);
 
 function start(command, args, options) {
-  if (groups.size === 0) for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, onSignal);
+  if (groups.size === 0) for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, onSignal);
   const child = spawn(command, args, { detached: true, ...options });
   if (child.pid !== undefined) groups.add(child.pid);
   const failure = new Promise((_, failed) => {
