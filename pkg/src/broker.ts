@@ -2,7 +2,7 @@ import { instant, text } from "./check.js";
 import { refuseClone } from "./conversation.js";
 import { closedError, openRaw, type Core } from "./core.js";
 import { normalise, queueOptions } from "./definitions.js";
-import { fromRaw, rethrow } from "./errors.js";
+import { fromRaw, reading, rethrow } from "./errors.js";
 import { announce, fire } from "./events.js";
 import { Line } from "./line.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
@@ -42,14 +42,15 @@ export class PocketBroker extends Target implements Broker {
   }
 
   async define(definitions: Definitions): Promise<Broker> {
-    const { raw, validators } = normalise(definitions);
+    const { raw, validators } = reading(() => normalise(definitions));
     await openRaw(this.#core).define(raw).catch(rethrow);
     for (const [messageType, validator] of validators) this.#core.validators.set(messageType, validator);
     return this;
   }
 
   async alterQueue(name: string, options: QueueOptions): Promise<void> {
-    await openRaw(this.#core).alterQueue(text(name, "name"), queueOptions(options, "options")).catch(rethrow);
+    const [queue, changes] = reading(() => [text(name, "name"), queueOptions(options, "options")] as const);
+    await openRaw(this.#core).alterQueue(queue, changes).catch(rethrow);
   }
 
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T> {
@@ -57,7 +58,8 @@ export class PocketBroker extends Target implements Broker {
   }
 
   async purgeArchive(before: Date | number): Promise<number> {
-    return openRaw(this.#core).purgeArchive(instant(before, "before")).catch(rethrow);
+    const time = reading(() => instant(before, "before"));
+    return openRaw(this.#core).purgeArchive(time).catch(rethrow);
   }
 
   close(): Promise<void> {

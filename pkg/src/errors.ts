@@ -83,7 +83,20 @@ export function rethrow(error: unknown): never {
 
 /** A rejected promise for what was wrong at the call itself. */
 export function refuse(error: unknown): Promise<never> {
-  if (error instanceof BrokerError) return Promise.reject(error);
+  return Promise.reject(unreadable(error));
+}
+
+/** What `read` gives. What a getter or a proxy among the arguments throws becomes InvalidArgument. */
+export function reading<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw unreadable(error);
+  }
+}
+
+function unreadable(error: unknown): BrokerError {
+  if (error instanceof BrokerError) return error;
   const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  return Promise.reject(new BrokerError("InvalidArgument", `The arguments can't be read: reading them threw ${text}.`, { cause: error }));
+  return new BrokerError("InvalidArgument", `The arguments can't be read: reading them threw ${text}.`, { cause: error });
 }

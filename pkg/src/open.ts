@@ -1,6 +1,6 @@
 import { abortSignal, amount, describe, later, number, oneOf, options, text } from "./check.js";
 import { PocketBroker } from "./broker.js";
-import { invalid, rethrow } from "./errors.js";
+import { invalid, reading, rethrow } from "./errors.js";
 import { load } from "./load.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
 import type { Broker, Clock, OpenOptions } from "./types/broker.js";
@@ -19,18 +19,20 @@ const MAX_MESSAGE_BYTES = 128 * 1024 * 1024;
  * Errors: InvalidArgument, LoadFailed, StorageUnavailable (within 10 s), UpgradeBlocked (after 5 s), VersionTooNew, those of `define`.
  */
 export async function openBroker(name: string, openOptions?: OpenOptions): Promise<Broker> {
-  checkName(name);
-  const { definitions, durability = "strict", storage = "indexeddb", clock, lockTimeout = LOCK_TIMEOUT, maxMessageBytes = MAX_MESSAGE_BYTES, wasm, signal } = options(openOptions, "options", {
-    definitions: asGiven<OpenOptions["definitions"]>,
-    durability: (value, argument) => oneOf(value, argument, DURABILITIES),
-    storage: (value, argument) => oneOf(value, argument, STORAGES),
-    clock: readClock,
-    lockTimeout: (value, argument) => amount(value, argument, 0),
-    maxMessageBytes: positive,
-    wasm: asGiven<OpenOptions["wasm"]>,
-    signal: abortSignal,
-    codec: later("encode bodies before they are sent"),
-    delayedDelivery: later("leave it out"),
+  const { definitions, durability = "strict", storage = "indexeddb", clock, lockTimeout = LOCK_TIMEOUT, maxMessageBytes = MAX_MESSAGE_BYTES, wasm, signal } = reading(() => {
+    checkName(name);
+    return options(openOptions, "options", {
+      definitions: asGiven<OpenOptions["definitions"]>,
+      durability: (value, argument) => oneOf(value, argument, DURABILITIES),
+      storage: (value, argument) => oneOf(value, argument, STORAGES),
+      clock: readClock,
+      lockTimeout: (value, argument) => amount(value, argument, 0),
+      maxMessageBytes: positive,
+      wasm: asGiven<OpenOptions["wasm"]>,
+      signal: abortSignal,
+      codec: later("encode bodies before they are sent"),
+      delayedDelivery: later("leave it out"),
+    });
   });
   signal?.throwIfAborted();
   const glue = await unlessAborted(load(wasm), signal);
@@ -59,7 +61,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
 
 /** Deletes the database, if there. Other contexts' brokers close themselves first (event "close"). Errors: LoadFailed, StorageUnavailable, UpgradeBlocked. */
 export async function deleteBroker(name: string): Promise<void> {
-  checkName(name);
+  reading(() => checkName(name));
   const glue = await load(undefined);
   await glue.deleteBroker(name).catch(rethrow);
 }

@@ -1,6 +1,6 @@
 import { abortSignal, describe, options } from "./check.js";
 import { openRaw, type Core } from "./core.js";
-import { BrokerError, fromRaw, invalid } from "./errors.js";
+import { BrokerError, fromRaw, invalid, reading } from "./errors.js";
 import { Line } from "./line.js";
 import type { RawTransaction, RawVerbs } from "./raw.js";
 import { TransactionFacade } from "./transaction-facade.js";
@@ -92,8 +92,10 @@ export class UnitOfWork {
 
 /** Runs `work` in a transaction of the broker. `open` holds the ones that are open. */
 export async function transact<T>(core: Core, open: Set<UnitOfWork>, work: (tx: Transaction) => Promise<T> | T, settings: unknown): Promise<T> {
-  if (typeof work !== "function") throw invalid("work", `must be a function of the transaction, not ${describe(work)}`);
-  const { signal } = options(settings, "options", { signal: abortSignal });
+  const { signal } = reading(() => {
+    if (typeof work !== "function") throw invalid("work", `must be a function of the transaction, not ${describe(work)}`);
+    return options(settings, "options", { signal: abortSignal });
+  });
   if (signal?.aborted) throw signal.reason;
   const unit = new UnitOfWork(core);
   const abort = (): void => unit.stop(signal?.reason);

@@ -54,7 +54,10 @@ function check(schema: StandardSchemaV1, messageType: string, body: unknown, nam
     (result as Promise<unknown>).then(undefined, () => {}); // its outcome is nobody's any more
     throw failed(messageType, "has a validator that answers with a promise; a body is checked at the call, so give it a synchronous one", { async: true });
   }
-  const issues = result?.issues;
+  if (typeof result !== "object" || result === null) {
+    throw failed(messageType, `could not check \`${name}\`: its validator answered with ${describe(result)} instead of a value or issues`);
+  }
+  const issues = result.issues;
   if (issues) {
     const [first] = Array.isArray(issues) ? issues as { message?: unknown }[] : [];
     throw failed(messageType, `refuses \`${name}\`: ${String(first?.message ?? "its validator found issues")}`, { issues });

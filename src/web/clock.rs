@@ -5,6 +5,9 @@ use wasm_bindgen::JsValue;
 
 use crate::clock::{Clock, Instant};
 
+/// The last instant that a JavaScript Date has.
+const LATEST: f64 = 8.64e15;
+
 /// Asks `now`, if there is one, and the wall clock otherwise.
 #[derive(Debug)]
 pub(crate) struct WebClock {
@@ -14,6 +17,6 @@ pub(crate) struct WebClock {
 impl Clock for WebClock {
     fn now(&self) -> Instant {
         let asked = self.now.as_ref().and_then(|now| now.call0(&JsValue::UNDEFINED).ok()).and_then(|now| now.as_f64());
-        asked.filter(|now| now.is_finite()).unwrap_or_else(Date::now)
+        asked.filter(|now| (0.0..=LATEST).contains(now)).unwrap_or_else(Date::now)
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn from_exception(exception: JsValue) -> Error {
         "DataCloneError" => Error::new(ErrorCode::NotCloneable, format!("The value can't be stored: {text}")),
         "VersionError" => Error::new(
             ErrorCode::VersionTooNew,
-            "The database was written by a newer build. Reload the page, or update the app, to run that build.",
+            "The database was written by a newer build, or by something else. Reload the page, or update the app, to run that build; if it is not a broker's, choose another name.",
         ),
         _ => refused(&name, &text),
     };

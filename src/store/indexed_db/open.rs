@@ -66,7 +66,7 @@ pub(super) async fn open(name: &str) -> Result<Database> {
     spawn_local(async move {
         let _ = settled.await;
         let opened = match request.error() {
-            Ok(None) => request.database().map(|database| Database(database.into())).map_err(from_idb),
+            Ok(None) => request.database().map_err(from_idb).and_then(ours),
             Ok(Some(exception)) if is_loss(&exception) => Err(upgrade.take().cause(exception.into())),
             Ok(Some(exception)) => Err(from_exception(exception.into())),
             Err(error) => Err(from_idb(error)),
@@ -75,6 +75,19 @@ pub(super) async fn open(name: &str) -> Result<Database> {
         let _ = sender.send(opened);
     });
     in_time(name, answer).await
+}
+
+/// A database that was opened, if it has the broker's object stores.
+fn ours(database: idb::Database) -> Result<Database> {
+    let names = database.store_names();
+    let name = database.name();
+    let database = Database(database.into());
+    if StoreName::ALL.iter().all(|store| names.iter().any(|name| name == store.name())) {
+        return Ok(database);
+    }
+    let text =
+        format!("The database \"{name}\" exists and is not a broker's. It was left as it is: choose another name.");
+    Err(Error::new(ErrorCode::StorageCorrupt, text).with("name", name.as_str()))
 }
 
 /// Deletes a database, if there is one. Its connections in other tabs close themselves first.

@@ -1,0 +1,59 @@
+/** Arguments that fight back: getters that throw, proxies that are revoked, validators that say nothing, databases of somebody else. */
+import { inPage } from "./fixtures/harness.mjs";
+
+inPage("what a getter or a proxy throws is InvalidArgument, at every entrance, and nothing happens", async (h, pb) => {
+  const broker = await h.open({ definitions: { queues: { a: {} } } });
+  const boom = (name) => ({ get [name]() { throw new Error("boom"); } });
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  const calls = [
+    () => broker.define(boom("queues")),
+    () => broker.define({ queues: { b: boom("retention") } }),
+    () => broker.define(proxy),
+    () => broker.alterQueue("a", boom("retention")),
+    () => broker.alterQueue(proxy, {}),
+    () => broker.transaction(async () => {}, boom("signal")),
+    () => broker.transaction(proxy),
+    () => broker.purgeArchive(proxy),
+    () => broker.beginDialog(boom("from")),
+    () => broker.receive("a", boom("top")),
+    () => pb.openBroker("never", boom("durability")),
+    () => pb.openBroker(proxy),
+    () => pb.deleteBroker(proxy),
+  ];
+  for (const call of calls) await h.rejects(call(), { code: "InvalidArgument" });
+  h.equal((await broker.queues()).map((queue) => queue.name).join(), "a,error", "queues");
+});
+
+inPage("a validator that answers with nothing accepts nothing", async (h) => {
+  for (const answer of [undefined, null, true, "fine"]) {
+    const schema = { "~standard": { version: 1, vendor: "test", validate: () => answer } };
+    const broker = await h.open({ definitions: {
+      messageTypes: { M: schema },
+      contracts: { C: { M: "initiator" } },
+      queues: { a: {} },
+      services: { A: { queue: "a", contracts: ["C"] } },
+    } });
+    const dialog = await broker.beginDialog({ from: "A", to: "A", contract: "C" });
+    await h.rejects(dialog.send("M", 1), { code: "ValidationFailed" });
+    h.equal(await broker.count("a"), 0, "rows");
+  }
+});
+
+inPage("a database that is not a broker's is left alone, and said so", async (h, pb) => {
+  const name = `foreign-${crypto.randomUUID()}`;
+  const done = (request) => new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+  const request = indexedDB.open(name, 1);
+  request.onupgradeneeded = () => request.result.createObjectStore("cart");
+  (await done(request)).close();
+  const error = await h.rejects(pb.openBroker(name), { code: "StorageCorrupt" });
+  h.ok(!error.retryable, "the same call will not work later");
+  h.match(error.message, new RegExp(`"${name}".*not a broker's.*another name`));
+  const again = await done(indexedDB.open(name));
+  h.equal([...again.objectStoreNames].join(), "cart", "its object stores");
+  again.close();
+  await done(indexedDB.deleteDatabase(name));
+});
