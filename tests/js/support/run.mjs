@@ -12,9 +12,10 @@ import { ROOT } from "./paths.mjs";
  * The files that run in WebKit: what they test needs a page and nothing else. The others need several pages at a time, a viewport or
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
-const IN_WEBKIT = ["arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "opening", "receive", "retention", "send"]
-  .concat("transaction", "views")
-  .map((name) => `${name}.test.mjs`);
+const IN_WEBKIT = [
+  "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "opening", "receive", "retention", "send",
+  "transaction", "views",
+].map((name) => `${name}.test.mjs`);
 
 const browsers = process.argv.slice(2);
 if (browsers.length === 0 || browsers.some((name) => !NAMES.includes(name))) {
