@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
 use crate::core::Core;
@@ -51,13 +52,14 @@ pub(crate) async fn wait_for_group<T>(
             Err(stop) => stop,
         };
         let Stop::Held(_) = &stop else { return Err(stop.into()) };
-        if core.locks.releases() != releases {
-            // Somebody has let go since it was seen held.
-            continue;
-        }
-        let released = core.locks.released();
         let deadline = deadline.get_or_insert_with(|| core.host.timer.sleep(timeout));
-        if let Either::Right(_) = select(released, deadline).await {
+        // Has somebody let go since it was seen held? Then there is nothing to wait for, but the time may be over all the same.
+        let is_over = if core.locks.releases() == releases {
+            matches!(select(deadline, core.locks.released()).await, Either::Left(_))
+        } else {
+            deadline.now_or_never().is_some()
+        };
+        if is_over {
             return Err(stop.into());
         }
     }
