@@ -15,8 +15,13 @@ export const SystemMessage = {
 
 const HEX = /* @__PURE__ */ Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
+/** Every UUID as text. */
+export function idTexts(ids: Uint8Array): string[] {
+  return Array.from({ length: ids.length / 16 }, (_, row) => idText(ids, row));
+}
+
 /** The row's UUID as text. */
-function idText(ids: Uint8Array, row: number): string {
+export function idText(ids: Uint8Array, row: number): string {
   let text = "";
   for (let at = 0; at < 16; at++) {
     if (at === 4 || at === 6 || at === 8 || at === 10) text += "-";

@@ -5,7 +5,7 @@ import { BegunConversation } from "./conversation.js";
 import type { Core } from "./core.js";
 import { reasonOf, refuse, rethrow } from "./errors.js";
 import type { Line } from "./line.js";
-import { expand } from "./messages.js";
+import { expand, idText, idTexts } from "./messages.js";
 import { dialogOptions, endOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Receiving } from "./outgoing.js";
 import type { RawVerbs } from "./raw.js";
 import { conversationHandle, groupOrHandle } from "./refs.js";
@@ -27,8 +27,7 @@ export interface Route {
   readonly speaker: () => VerbCalls;
 }
 
-const all = (ids: string[]): string[] => ids;
-const first = (ids: string[]): string => ids[0] as string;
+const first = (ids: Uint8Array): string => idText(ids, 0);
 
 /** The verbs. Arguments are read and bodies are cloned at the call; each call is one promise hop away from the wasm side. */
 export class VerbCalls implements Verbs {
@@ -58,7 +57,7 @@ export class VerbCalls implements Verbs {
       const taken = takeBody(this.#route.core, body, "body");
       validate(this.#route.core, messageType, body, "body");
       return this.#route.line.run(target, (raw) => raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal), taken.ready)
-        .then<MessageId | MessageId[], never>(several ? all : first, (error) => { throw namePart(reasonOf(error, signal), [taken], () => "body"); });
+        .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(error, signal), [taken], () => "body"); });
     } catch (error) {
       return refuse(error);
     }
@@ -80,7 +79,7 @@ export class VerbCalls implements Verbs {
       return this.#route.line.run(target, (raw) => raw.sendMany(
         handle, list.map(({ messageType }) => messageType), bodies.map(({ value }) => value), bodies.map(({ packing }) => packing), bodies.map(({ size }) => size), list.map(({ headers }) => headers), signal,
       ), waits.length === 0 ? undefined : Promise.all(waits))
-        .then(undefined, (error) => { throw namePart(reasonOf(error, signal), bodies, (index) => `messages[${index}].body`); });
+        .then(idTexts, (error) => { throw namePart(reasonOf(error, signal), bodies, (index) => `messages[${index}].body`); });
     });
   }
 

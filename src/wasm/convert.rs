@@ -143,11 +143,8 @@ pub(super) fn endpoint_filter(filter: &JsValue) -> EndpointFilter {
 
 /// The ids of messages.
 fn ids(messages: &[OutgoingMessage]) -> JsValue {
-    let ids = Array::new();
-    for message in messages {
-        ids.push(&JsValue::from_str(&crate::ids::text(message.id)));
-    }
-    ids.into()
+    // As bytes: the package makes texts of them more cheaply than strings cross the boundary.
+    Value::from_bytes(&messages.iter().flat_map(|message| *message.id.as_bytes()).collect::<Vec<_>>()).0
 }
 
 /// What a verb answers; `done` when it has nothing of its own to say.
