@@ -159,7 +159,7 @@ impl Error {
         Self::new(ErrorCode::Closed, "The broker is closed. Open it again with openBroker.")
     }
 
-    /// Debug builds: a storage transaction awaited something that is not its own.
+    /// A storage transaction awaited something that is not its own.
     pub(crate) fn foreign_await() -> Self {
         Self::new(
             ErrorCode::StorageUnavailable,

@@ -11,7 +11,7 @@ use pocket_broker::message::system;
 use pocket_broker::store::{Faults, Mode, Range, Store, StoreName};
 use pocket_broker::{
     BeginDialog, Broker, ConversationInfo, EndOptions, EndResult, Endpoint, EndpointFilter, Extent, Message, Notice,
-    OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, TransmissionRow,
+    OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, Transaction, TransmissionRow,
 };
 
 use super::host::{ManualClock, ManualTimer, TestHost, host};
@@ -355,4 +355,25 @@ pub(crate) fn short(message_type: &str) -> &str {
 fn show_body(body: &Value) -> String {
     let code = body.field("code").number().map(|code| code.to_string());
     code.or_else(|| body.text()).unwrap_or_default()
+}
+
+/// What a transaction receives.
+pub(crate) async fn receive(transaction: &Transaction, queue: &str) -> Vec<String> {
+    show_all(&transaction.receive(queue, ReceiveOptions::default()).await.expect("the queue is on"))
+}
+
+/// SEND in a transaction.
+pub(crate) async fn send(
+    shop: &Shop,
+    transaction: &Transaction,
+    handle: &Rc<str>,
+    message_type: &str,
+    body: &str,
+) -> Result<(), Error> {
+    transaction.send(vec![Rc::clone(handle)], vec![shop.message(message_type, body)]).await
+}
+
+/// Begins a transaction.
+pub(crate) fn begin(shop: &Shop) -> Rc<Transaction> {
+    shop.broker.begin().expect("the broker is open")
 }

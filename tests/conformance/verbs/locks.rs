@@ -1,17 +1,16 @@
 //! Groups have one reader at a time: who waits, who is refused, who loses.
 
 use std::pin::pin;
-use std::rc::Rc;
 
 use futures_util::future::{Either, join, select};
 use pocket_broker::body::{Body, Value};
-use pocket_broker::error::{Error, ErrorCode};
+use pocket_broker::error::ErrorCode;
 use pocket_broker::store::{Fault, Operation};
-use pocket_broker::{EndOptions, ReceiveOptions, Transaction};
+use pocket_broker::{EndOptions, ReceiveOptions};
 
 use super::super::support::detail;
 use super::super::support::host::tick;
-use super::super::support::shop::{Shop, refused, show_all};
+use super::super::support::shop::{Shop, begin, receive, refused, send, show_all};
 
 mount! {
     a_group_is_locked_even_for_a_look,
@@ -22,24 +21,6 @@ mount! {
     d25_a_wait_ends_with_group_locked,
     d25_close_does_not_wait,
     the_slower_of_two_tabs_is_refused,
-}
-
-async fn receive(transaction: &Transaction, queue: &str) -> Vec<String> {
-    show_all(&transaction.receive(queue, ReceiveOptions::default()).await.expect("the queue is on"))
-}
-
-async fn send(
-    shop: &Shop,
-    transaction: &Transaction,
-    handle: &Rc<str>,
-    message_type: &str,
-    body: &str,
-) -> Result<(), Error> {
-    transaction.send(vec![Rc::clone(handle)], vec![shop.message(message_type, body)]).await
-}
-
-fn begin(shop: &Shop) -> Rc<Transaction> {
-    shop.broker.begin().expect("the broker is open")
 }
 
 async fn b44_b45_a_group_has_one_reader(shop: &Shop) {

@@ -1,13 +1,11 @@
 //! Transactions: commit, rollback, locks, and what may change in between.
 
-use std::rc::Rc;
-
 use futures_util::future::{join, join3};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation};
-use pocket_broker::{EndOptions, EndResult, ReceiveOptions, Transaction};
+use pocket_broker::{EndOptions, EndResult, ReceiveOptions};
 
-use super::super::support::shop::{Dialog, Shop, cleanup, refused, show_all, to_kitchen, top_of};
+use super::super::support::shop::{Dialog, Shop, begin, cleanup, receive, refused, send, show_all, to_kitchen, top_of};
 use super::super::support::{detail, poll_once};
 
 mount! {
@@ -23,24 +21,6 @@ mount! {
     a_transaction_is_over_once,
     calls_are_made_in_order,
     commits_see_what_came_before_them,
-}
-
-async fn receive(transaction: &Transaction, queue: &str) -> Vec<String> {
-    show_all(&transaction.receive(queue, ReceiveOptions::default()).await.expect("the queue is on"))
-}
-
-async fn send(
-    shop: &Shop,
-    transaction: &Transaction,
-    handle: &Rc<str>,
-    message_type: &str,
-    body: &str,
-) -> Result<(), Error> {
-    transaction.send(vec![Rc::clone(handle)], vec![shop.message(message_type, body)]).await
-}
-
-fn begin(shop: &Shop) -> Rc<Transaction> {
-    shop.broker.begin().expect("the broker is open")
 }
 
 async fn b20_b39_a_rollback_undoes_everything(shop: &Shop) {
