@@ -68,7 +68,7 @@ pub(crate) fn error_row(work: &Work<'_>, code: i32, description: &str) -> Row {
         message_type: system::ERROR.into(),
         id: work.core.host.ids.uuid(),
         time: work.now,
-        headers: Value::undefined(),
+        headers: None,
         body: Body::small(body),
     }
 }

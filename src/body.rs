@@ -11,13 +11,57 @@ mod value;
 #[path = "body/native.rs"]
 mod value;
 
+use std::rc::Rc;
+
 pub use value::Value;
+
+/// A value on its own, or an item of a list that came as one: such items become a list again in one call instead of one for each.
+#[derive(Clone, Debug)]
+pub struct Part(Inner);
+
+#[derive(Clone, Debug)]
+enum Inner {
+    Own(Value),
+    Item(Rc<Value>, usize),
+}
+
+impl Part {
+    /// The item of `list` at `index`.
+    pub fn item(list: &Rc<Value>, index: usize) -> Self {
+        Self(Inner::Item(Rc::clone(list), index))
+    }
+
+    /// The value.
+    pub fn value(&self) -> Value {
+        match &self.0 {
+            Inner::Own(value) => value.clone(),
+            Inner::Item(list, index) => list.item(*index),
+        }
+    }
+
+    /// A list of these.
+    pub(crate) fn list<'a>(parts: impl ExactSizeIterator<Item = &'a Self> + Clone) -> Value {
+        if let Some(Self(Inner::Item(list, from))) = parts.clone().next() {
+            let follows = |(part, index): (&Self, usize)| matches!(&part.0, Inner::Item(other, at) if *at == index && Rc::ptr_eq(other, list));
+            if parts.clone().zip(*from..).all(follows) {
+                return list.slice(*from, from + parts.len());
+            }
+        }
+        Value::list(parts.map(Self::value).collect())
+    }
+}
+
+impl From<Value> for Part {
+    fn from(value: Value) -> Self {
+        Self(Inner::Own(value))
+    }
+}
 
 /// A body as it goes into a message.
 #[derive(Clone, Debug)]
 pub struct Body {
     /// The value; `undefined` when there is none.
-    pub value: Value,
+    pub value: Part,
     /// How the value is packed: 0 as it is. Other numbers belong to the layer that packed it, which gets them back with the value.
     pub packing: u32,
     /// Estimated size in bytes. Large bodies get a record of their own.
@@ -27,11 +71,11 @@ pub struct Body {
 impl Body {
     /// No body.
     pub fn none() -> Self {
-        Self { value: Value::undefined(), packing: 0, size: 0.0 }
+        Self { value: Value::undefined().into(), packing: 0, size: 0.0 }
     }
 
     /// A small body, as it is.
     pub fn small(value: Value) -> Self {
-        Self { value, packing: 0, size: 64.0 }
+        Self { value: value.into(), packing: 0, size: 64.0 }
     }
 }

@@ -68,7 +68,7 @@
 //!         ..Definitions::default()
 //!     }).await?;
 //!     let dialog = broker.begin_dialog(BeginDialog { from: "Counter".into(), to: "Kitchen".into(), ..BeginDialog::default() }).await?;
-//!     let soup = OutgoingMessage { message_type: "DEFAULT".into(), id: Default::default(), headers: Value::undefined(), body: Body::small("soup".into()) };
+//!     let soup = OutgoingMessage { message_type: "DEFAULT".into(), id: Default::default(), headers: None, body: Body::small("soup".into()) };
 //!     broker.send(vec![dialog.handle], vec![soup], None).await?;
 //!
 //!     let transaction = broker.begin()?;

@@ -114,19 +114,19 @@ pub(crate) fn state(work: &mut Work<'_>, group: &Rc<str>) -> Outcome<Option<Body
     let Some(record) = work.get(StoreName::Members, state_key(group))? else { return Ok(None) };
     let read = |record: &Value| {
         let mut fields = Fields::open(record)?;
-        Ok(Body { value: fields.any(), packing: fields.small()?, size: fields.float()? })
+        Ok(Body { value: fields.any().into(), packing: fields.small()?, size: fields.float()? })
     };
     Ok(Some(read(&record).map_err(|problem: Unreadable| problem.at(StoreName::Members, &state_key(group)))?))
 }
 
 fn copy(body: &Body) -> Result<Body> {
-    Ok(Body { value: body.value.copy()?, ..body.clone() })
+    Ok(Body { value: body.value.value().copy()?.into(), ..body.clone() })
 }
 
 /// What a group is to know from now on.
 pub(crate) fn set_state(work: &mut Work<'_>, group: &Rc<str>, state: &Body) {
     work.changes.group_states.insert(Rc::clone(group), Some(state.clone()));
     let record =
-        Value::list(vec![Value::from(1u32), state.value.clone(), Value::from(state.packing), Value::from(state.size)]);
+        Value::list(vec![Value::from(1u32), state.value.value(), Value::from(state.packing), Value::from(state.size)]);
     work.write(Change::Put(StoreName::Members, state_key(group), record));
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use uuid::Uuid;
 
-use crate::body::{Body, Value};
+use crate::body::{Body, Part, Value};
 use crate::clock::Instant;
 use crate::ids::SideId;
 use crate::record::{self, Fields, Read, Unreadable};
@@ -91,8 +91,8 @@ pub(crate) struct Row {
     pub(crate) message_type: Rc<str>,
     pub(crate) id: Uuid,
     pub(crate) time: Instant,
-    /// A plain object, or undefined.
-    pub(crate) headers: Value,
+    /// A plain object.
+    pub(crate) headers: Option<Part>,
     pub(crate) body: Body,
 }
 
@@ -186,20 +186,27 @@ impl Run {
         sequence: u64,
         rows: &[Row],
     ) -> (Self, Vec<LargeBody>) {
-        let mut bodies = Vec::with_capacity(rows.len());
-        let mut large = Vec::new();
-        let mut apart = Vec::new();
-        for (index, row) in rows.iter().enumerate() {
-            if row.body.size >= LARGE_BODY {
-                large.push((index, row.body.size));
-                apart.push((first + count(index), row.body.value.clone()));
-                bodies.push(Value::undefined());
-            } else {
-                bodies.push(row.body.value.clone());
-            }
-        }
-        let all_plain = rows.iter().all(|row| row.body.packing == 0);
-        let no_headers = rows.iter().all(|row| row.headers.is_undefined());
+        let is_large = |row: &Row| row.body.size >= LARGE_BODY;
+        let large: Vec<(usize, f64)> = rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| is_large(row))
+            .map(|(index, row)| (index, row.body.size))
+            .collect();
+        let apart = rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| is_large(row))
+            .map(|(index, row)| (first + count(index), row.body.value.value()))
+            .collect();
+        let bodies = if large.is_empty() {
+            Part::list(rows.iter().map(|row| &row.body.value))
+        } else {
+            let body = |row: &Row| if is_large(row) { Value::undefined() } else { row.body.value.value() };
+            Value::list(rows.iter().map(body).collect())
+        };
+        let mut ids = Vec::with_capacity(rows.len() * 16);
+        rows.iter().for_each(|row| ids.extend_from_slice(row.id.as_bytes()));
         let run = Self {
             side,
             class,
@@ -210,14 +217,14 @@ impl Run {
             sequence,
             types: Column::of(rows.iter().map(|row| Rc::clone(&row.message_type)).collect()),
             times: Column::of(rows.iter().map(|row| row.time).collect()),
-            ids: Value::from_bytes(&rows.iter().flat_map(|row| *row.id.as_bytes()).collect::<Vec<_>>()),
-            headers: if no_headers {
+            ids: Value::from_bytes(&ids),
+            headers: if rows.iter().all(|row| row.headers.is_none()) {
                 Value::null()
             } else {
-                Value::list(rows.iter().map(|row| row.headers.clone()).collect())
+                Value::list(rows.iter().map(|row| row.headers.as_ref().map(Part::value).unwrap_or_default()).collect())
             },
-            bodies: Value::list(bodies),
-            packings: if all_plain {
+            bodies,
+            packings: if rows.iter().all(|row| row.body.packing == 0) {
                 Value::null()
             } else {
                 Value::list(rows.iter().map(|row| Value::from(row.body.packing)).collect())

@@ -2,7 +2,7 @@
 import { AS_IS, packBlobs, WITH_BYTES } from "./blobs.js";
 import type { Core } from "./core.js";
 import { BrokerError } from "./errors.js";
-import { survey } from "./survey.js";
+import { Surveyor, type Survey } from "./survey.js";
 import { cloneFailure, storeFailure } from "./uncloneable.js";
 
 export interface Body {
@@ -24,17 +24,37 @@ export function takeBody(core: Core, body: unknown, name: string): Body {
       throw cloneFailure(body, name, thrown);
     }
   }
-  const { size, blobs, refused } = survey(value);
+  return surveyed(core, value, new Surveyor().look(value), () => name);
+}
+
+/** Clones and measures bodies: together, which costs a fraction of one by one. */
+export function takeBodies(core: Core, bodies: readonly unknown[], name: (index: number) => string): Body[] {
+  const oneByOne = (): Body[] => bodies.map((body, index) => takeBody(core, body, name(index)));
+  let values: unknown[];
+  try {
+    values = structuredClone(bodies) as unknown[];
+  } catch {
+    return oneByOne(); // which says whose fault it is
+  }
+  const surveyor = new Surveyor();
+  const surveys = values.map((value) => surveyor.look(value));
+  // What two of them have in common would be one object to whoever receives both.
+  if (surveyor.shares) return oneByOne();
+  return values.map((value, index) => surveyed(core, value, surveys[index] as Survey, () => name(index)));
+}
+
+function surveyed(core: Core, value: unknown, { size, blobs, refused }: Survey, name: () => string): Body {
+  if (value === undefined) return { value, packing: AS_IS, size: 0 };
   if (refused) {
-    const failure = storeFailure(value, name);
+    const failure = storeFailure(value, name());
     if (failure !== undefined) throw failure;
   }
   if (size > core.maxMessageBytes) {
-    throw new BrokerError("MessageTooLarge", `\`${name}\` takes about ${size} bytes, more than maxMessageBytes (${core.maxMessageBytes}). Send it in parts, or raise maxMessageBytes in openBroker.`,
+    throw new BrokerError("MessageTooLarge", `\`${name()}\` takes about ${size} bytes, more than maxMessageBytes (${core.maxMessageBytes}). Send it in parts, or raise maxMessageBytes in openBroker.`,
       { number: 8459, details: { size, max: core.maxMessageBytes } });
   }
   const taken: Body = { value, packing: AS_IS, size };
-  if (blobs !== undefined && core.storesBlobs !== true) taken.ready = settleBlobs(core, taken, blobs, name);
+  if (blobs !== undefined && core.storesBlobs !== true) taken.ready = settleBlobs(core, taken, blobs, name());
   return taken;
 }
 

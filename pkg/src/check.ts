@@ -4,7 +4,7 @@ import { BrokerError, invalid, notSupported } from "./errors.js";
 const surrogate = /\p{Surrogate}/u;
 
 /** Whether the string has no lone surrogate: those would become U+FFFD at the wasm boundary. */
-function isWellFormed(value: string): boolean {
+export function isWellFormed(value: string): boolean {
   const native = (value as { isWellFormed?: () => boolean }).isWellFormed;
   return native === undefined ? !surrogate.test(value) : native.call(value);
 }

@@ -1,5 +1,5 @@
 // The arguments of the verbs, read once at the call.
-import { abortSignal, describe, flag, later, number, options, plain, text, whole } from "./check.js";
+import { abortSignal, describe, flag, isWellFormed, later, number, options, plain, text, whole } from "./check.js";
 import { BrokerError, invalid, notSupported } from "./errors.js";
 import type { Headers, RawBeginDialog, RawEnd, RawReceive } from "./raw.js";
 import { conversationHandle } from "./refs.js";
@@ -34,16 +34,31 @@ export function sendManyOptions(value: unknown): Sending {
   }) as Sending;
 }
 
-export interface Outgoing { messageType: string; body: unknown; headers: Headers | undefined; name: string }
+export interface Outgoing { messageType: string; body: unknown; headers: Headers | undefined }
 
 export function outgoing(value: unknown): Outgoing[] {
   if (!Array.isArray(value)) throw invalid("messages", `must be an array of { messageType, body, headers }, not ${describe(value)}`);
-  return value.map((message: unknown, index) => {
-    const name = `messages[${index}]`;
-    if (message === undefined) throw invalid(name, "must be an object, not undefined");
-    const { messageType = "DEFAULT", body, headers: own } = options(message, name, { messageType: text, body: (given: unknown) => given, headers });
-    return { messageType, body, headers: own, name: `${name}.body` };
-  });
+  // Array.from, because map leaves holes out.
+  return Array.from(value as unknown[], (message, index) => usual(message) ?? one(message, `messages[${index}]`));
+}
+
+function one(message: unknown, name: string): Outgoing {
+  if (message === undefined) throw invalid(name, "must be an object, not undefined");
+  const { messageType = "DEFAULT", body, headers: own } = options(message, name, { messageType: text, body: (given: unknown) => given, headers });
+  return { messageType, body, headers: own };
+}
+
+/** A message like most are, read without names for what could be wrong with it; undefined for any other. */
+function usual(message: unknown): Outgoing | undefined {
+  if (typeof message !== "object" || message === null || Object.getPrototypeOf(message) !== Object.prototype) return undefined;
+  const read: Outgoing = { messageType: "DEFAULT", body: undefined, headers: undefined };
+  for (const key of Object.keys(message)) {
+    const given = (message as Record<string, unknown>)[key];
+    if (key === "body") read.body = given;
+    else if (key === "messageType" && typeof given === "string" && isWellFormed(given)) read.messageType = given;
+    else return undefined;
+  }
+  return read;
 }
 
 export function dialogOptions(value: unknown): RawBeginDialog {

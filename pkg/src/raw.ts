@@ -80,7 +80,11 @@ export interface RawVerbs {
   beginDialog(options: RawBeginDialog): Promise<RawConversation>;
   /** Gives 16 bytes of id a message, as `sendMany` does. */
   send(handles: string[], messageType: string, body: unknown, packing: number, size: number, headers: Headers | undefined, signal: AbortSignal | undefined): Promise<Uint8Array>;
-  sendMany(handle: string, messageTypes: string[], bodies: unknown[], packings: number[], sizes: number[], headers: (Headers | undefined)[], signal: AbortSignal | undefined): Promise<Uint8Array>;
+  /** Columns. `messageTypes`: one for all, or one each; `packings`: undefined when all are 0; `headers`: undefined when none has any. */
+  sendMany(
+    handle: string, messageTypes: string | string[], bodies: unknown[], packings: Uint32Array | undefined, sizes: Float64Array,
+    headers: (Headers | undefined)[] | undefined, signal: AbortSignal | undefined,
+  ): Promise<Uint8Array>;
   /** With `conversation` the queue may be "": then it is the conversation's own. */
   receive(queue: string, options: RawReceive, signal: AbortSignal | undefined): Promise<Batch[]>;
   endConversation(handle: string, options: RawEnd): Promise<{ discarded: number; archived: number }>;

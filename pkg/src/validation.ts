@@ -25,22 +25,31 @@ export function markedValidation(schema: StandardSchemaV1): unknown {
   return standard.vendor === VENDOR ? standard.validation : undefined;
 }
 
-/** Throws ValidationFailed unless `body` is what `messageType` wants. */
-export function validate(core: Core, messageType: string, body: unknown, name: string): void {
+/** Throws ValidationFailed unless `body` is what its message type wants. */
+export type Validate = (body: unknown, name: string) => void;
+
+/** What a body of this message type has to pass; undefined when that is nothing. */
+export function validationOf(core: Core, messageType: string): Validate | undefined {
   const validation = core.raw.validationOf(messageType);
-  if (validation === "N" || validation === undefined) return;
+  if (validation === "N" || validation === undefined) return undefined;
   if (validation === "E") {
-    if (body !== undefined) throw failed(messageType, `is "empty", so \`${name}\` must be undefined, not ${describe(body)}`);
-  } else if (validation === "J") {
-    const found = jsonProblem(body, name);
-    if (found !== undefined) throw failed(messageType, `is "json", but \`${found.path}\` ${found.problem}, which JSON does not keep`, { path: found.path });
-  } else {
-    const schema = core.validators.get(messageType);
+    return (body, name) => {
+      if (body !== undefined) throw failed(messageType, `is "empty", so \`${name}\` must be undefined, not ${describe(body)}`);
+    };
+  }
+  if (validation === "J") {
+    return (body, name) => {
+      const found = jsonProblem(body, name);
+      if (found !== undefined) throw failed(messageType, `is "json", but \`${found.path}\` ${found.problem}, which JSON does not keep`, { path: found.path });
+    };
+  }
+  const schema = core.validators.get(messageType);
+  return (body, name) => {
     if (schema === undefined) {
       throw failed(messageType, "has a validator that this Broker was not given: pass the definitions with it to openBroker or define", { missing: true });
     }
     check(schema, messageType, body, name);
-  }
+  };
 }
 
 function check(schema: StandardSchemaV1, messageType: string, body: unknown, name: string): void {

@@ -218,13 +218,7 @@ fn end_dialog(work: &Work<'_>) -> Row {
 }
 
 fn system_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
-    Row {
-        message_type: message_type.into(),
-        id: work.core.host.ids.uuid(),
-        time: work.now,
-        headers: Value::undefined(),
-        body,
-    }
+    Row { message_type: message_type.into(), id: work.core.host.ids.uuid(), time: work.now, headers: None, body }
 }
 
 /// Takes this side's rows out of its queue: unread, retained received, retained sent. What is to be transmitted stays.

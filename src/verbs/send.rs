@@ -5,7 +5,7 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 use crate::arrival;
-use crate::body::{Body, Value};
+use crate::body::{Body, Part, Value};
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::definitions::{Catalog, SentBy};
@@ -22,8 +22,8 @@ pub struct OutgoingMessage {
     pub message_type: Rc<str>,
     /// The same at every attempt.
     pub id: Uuid,
-    /// A plain object of texts, or undefined.
-    pub headers: Value,
+    /// A plain object of texts.
+    pub headers: Option<Part>,
     /// The body.
     pub body: Body,
 }

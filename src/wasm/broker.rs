@@ -6,7 +6,7 @@ use js_sys::{Array, Function, Promise, Reflect};
 use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
-use super::convert;
+use super::convert::{self, Columns};
 use super::error::{promise, to_js};
 use super::registry::{self, Callbacks, Member, Settings};
 use super::transaction::RawTransaction;
@@ -145,15 +145,15 @@ impl RawBroker {
     pub fn send_many(
         &self,
         handle: String,
-        types: Array,
+        types: JsValue,
         bodies: Array,
-        packings: Array,
-        sizes: Array,
-        headers: Array,
+        packings: Option<Vec<u32>>,
+        sizes: Vec<f64>,
+        headers: Option<Array>,
         signal: Option<AbortSignal>,
     ) -> Promise {
-        let (send, ids) =
-            convert::send_many(&self.member.connection.host, handle, [&types, &bodies, &packings, &sizes, &headers]);
+        let columns = Columns { types, bodies, packings, sizes, headers };
+        let (send, ids) = convert::send_many(&self.member.connection.host, handle, columns);
         self.call(Ok(Call::Verb(send)), signal, ids)
     }
 

@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use js_sys::{Array, JsString};
-use num_traits::ToPrimitive;
+use js_sys::Array;
 use serde::de::DeserializeOwned;
 use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
-use crate::body::{Body, Value};
+use crate::body::{Body, Part, Value};
 use crate::commit::Cancelled;
 use crate::core::Host;
 use crate::error::{Error, ErrorCode, Result};
@@ -39,10 +38,11 @@ pub(super) fn cancelled(signal: Option<AbortSignal>) -> Option<Cancelled> {
 pub(super) fn send(host: &Host, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
     let to = names(handles);
     let message_type: Rc<str> = message_type.into();
+    let headers = (!headers.is_undefined()).then(|| Part::from(Value(headers)));
     let message = || OutgoingMessage {
         message_type: Rc::clone(&message_type),
         id: host.ids.uuid(),
-        headers: Value(headers.clone()),
+        headers: headers.clone(),
         body: body.clone(),
     };
     let messages: Vec<_> = std::iter::repeat_with(message).take(to.len()).collect();
@@ -50,30 +50,44 @@ pub(super) fn send(host: &Host, handles: &Array, message_type: &str, body: Body,
     (Verb::Send(Send { to, messages }), ids)
 }
 
-/// SEND of many messages on one conversation, from columns of one length, and their ids.
-pub(super) fn send_many(host: &Host, handle: String, columns: [&Array; 5]) -> (Verb, JsValue) {
-    let [types, bodies, packings, sizes, headers] = columns;
-    let mut last: Option<(JsString, Rc<str>)> = None;
-    let message = |index: u32| {
-        let name: JsString = types.get(index).unchecked_into();
-        let message_type = match &last {
-            // Names that follow each other are mostly the same one.
-            Some((known, message_type)) if *known == name => Rc::clone(message_type),
-            _ => Rc::from(String::from(&name)),
-        };
-        last = Some((name, Rc::clone(&message_type)));
-        let number = |column: &Array| column.get(index).as_f64().unwrap_or(0.0);
-        let body = body(bodies.get(index), number(packings).to_u32().unwrap_or(0), number(sizes));
-        OutgoingMessage { message_type, id: host.ids.uuid(), headers: Value(headers.get(index)), body }
+/// The columns of many messages, all of one length.
+pub(super) struct Columns {
+    /// One name for all, or one each.
+    pub(super) types: JsValue,
+    pub(super) bodies: Array,
+    /// undefined: all 0.
+    pub(super) packings: Option<Vec<u32>>,
+    pub(super) sizes: Vec<f64>,
+    /// undefined: none has any.
+    pub(super) headers: Option<Array>,
+}
+
+/// SEND of many messages on one conversation, and their ids.
+pub(super) fn send_many(host: &Host, handle: String, columns: Columns) -> (Verb, JsValue) {
+    let types = match columns.types.as_string() {
+        Some(name) => vec![Rc::from(name); columns.sizes.len()],
+        None => names(columns.types.unchecked_ref()),
     };
-    let messages: Vec<_> = (0..types.length()).map(message).collect();
+    let bodies = Rc::new(Value(columns.bodies.into()));
+    let headers = columns.headers.map(|headers| Value(headers.into()));
+    let message = |(index, (message_type, size)): (usize, (Rc<str>, f64))| OutgoingMessage {
+        message_type,
+        id: host.ids.uuid(),
+        headers: headers.as_ref().map(|headers| headers.item(index)).filter(|own| !own.is_undefined()).map(Part::from),
+        body: Body {
+            value: Part::item(&bodies, index),
+            packing: columns.packings.as_ref().and_then(|packings| packings.get(index)).copied().unwrap_or(0),
+            size,
+        },
+    };
+    let messages: Vec<_> = types.into_iter().zip(columns.sizes).enumerate().map(message).collect();
     let ids = ids(&messages);
     (Verb::Send(Send { to: vec![handle.into()], messages }), ids)
 }
 
 /// A body, as the package has packed and measured it.
 pub(super) fn body(value: JsValue, packing: u32, size: f64) -> Body {
-    Body { value: Value(value), packing, size }
+    Body { value: Value(value).into(), packing, size }
 }
 
 /// A field that is a text, if it is there.
@@ -144,7 +158,9 @@ pub(super) fn endpoint_filter(filter: &JsValue) -> EndpointFilter {
 /// The ids of messages.
 fn ids(messages: &[OutgoingMessage]) -> JsValue {
     // As bytes: the package makes texts of them more cheaply than strings cross the boundary.
-    Value::from_bytes(&messages.iter().flat_map(|message| *message.id.as_bytes()).collect::<Vec<_>>()).0
+    let mut ids = Vec::with_capacity(messages.len() * 16);
+    messages.iter().for_each(|message| ids.extend_from_slice(message.id.as_bytes()));
+    Value::from_bytes(&ids).0
 }
 
 /// What a verb answers; `done` when it has nothing of its own to say.
@@ -158,7 +174,7 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
         }
         Answer::GroupState(state) => {
             let state = state.unwrap_or_else(Body::none);
-            Value::object(vec![("value", state.value), ("packing", Value::from(state.packing))]).0
+            Value::object(vec![("value", state.value.value()), ("packing", Value::from(state.packing))]).0
         }
         Answer::Count(count) => value(count).0,
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use js_sys::{Array, Promise};
 use wasm_bindgen::prelude::*;
 
-use super::convert;
+use super::convert::{self, Columns};
 use super::error::promise;
 use crate::call::Call;
 use crate::core::Host;
@@ -74,13 +74,14 @@ impl RawTransaction {
     pub fn send_many(
         &self,
         handle: String,
-        types: Array,
+        types: JsValue,
         bodies: Array,
-        packings: Array,
-        sizes: Array,
-        headers: Array,
+        packings: Option<Vec<u32>>,
+        sizes: Vec<f64>,
+        headers: Option<Array>,
     ) -> Promise {
-        let (send, ids) = convert::send_many(&self.host, handle, [&types, &bodies, &packings, &sizes, &headers]);
+        let columns = Columns { types, bodies, packings, sizes, headers };
+        let (send, ids) = convert::send_many(&self.host, handle, columns);
         self.call(Ok(Call::Verb(send)), ids)
     }
 

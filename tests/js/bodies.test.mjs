@@ -171,3 +171,19 @@ inPage("a hundred thousand levels deep: stored or refused by name, and the broke
     h.equal([got.length, got.at(-1).body], [sent === true ? 2 : 1, "after"]);
   }
 });
+
+inPage("bodies that have an object in common share nothing once they are sent, and a hole among messages is named", async (h) => {
+  const broker = await h.openShop();
+  const counter = await h.order(broker, 0);
+  const address = { street: "Rue 1" };
+  const both = { address };
+  const buffer = new ArrayBuffer(4);
+  const bodies = [both, both, { address }, address, new Uint8Array(buffer), new Uint16Array(buffer), [address, address]];
+  await counter.sendMany(bodies.map((body) => ({ messageType: "Order", body })));
+  const got = (await broker.receive("kitchen")).map(({ body }) => body);
+  got.forEach((body, index) => h.equal(body, bodies[index], `body ${index}`));
+  const inside = [got[0], got[0].address, got[1], got[1].address, got[2], got[2].address, got[3], got[4].buffer, got[5].buffer, got[6][0]];
+  h.equal(new Set(inside).size, inside.length, "objects");
+  h.ok(got[6][0] === got[6][1], "within one body it stays one object");
+  await h.rejects(counter.sendMany([{ messageType: "Order" }, , { messageType: "Order" }]), { code: "InvalidArgument", details: { argument: "messages[1]" } });
+});

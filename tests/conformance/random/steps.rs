@@ -244,7 +244,9 @@ impl Random {
         let size = |body: &String| if body.ends_with('7') { 70_000.0 } else { 200.0 };
         bodies
             .iter()
-            .map(|body| self.shop.message_of(kind, Body { value: Value::from(&**body), packing: 0, size: size(body) }))
+            .map(|body| {
+                self.shop.message_of(kind, Body { value: Value::from(&**body).into(), packing: 0, size: size(body) })
+            })
             .collect()
     }
 

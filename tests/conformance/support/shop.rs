@@ -157,7 +157,7 @@ impl Shop {
 
     /// A message whose body gets a record of its own.
     pub(crate) async fn send_large(&self, handle: &str, body: &str) {
-        let body = Body { value: Value::from(body), packing: 0, size: 70_000.0 };
+        let body = Body { value: Value::from(body).into(), packing: 0, size: 70_000.0 };
         self.broker
             .send(vec![handle.into()], vec![self.message_of("Note", body)], None)
             .await
@@ -175,12 +175,7 @@ impl Shop {
     }
 
     pub(crate) fn message_of(&self, message_type: &str, body: Body) -> OutgoingMessage {
-        OutgoingMessage {
-            message_type: message_type.into(),
-            id: self.host.host.ids.uuid(),
-            headers: Value::undefined(),
-            body,
-        }
+        OutgoingMessage { message_type: message_type.into(), id: self.host.host.ids.uuid(), headers: None, body }
     }
 
     pub(crate) async fn receive(&self, queue: &str) -> Vec<String> {

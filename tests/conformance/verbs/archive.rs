@@ -155,7 +155,7 @@ async fn what_a_transaction_did_before_is_archived_with_it(shop: &Shop) {
         let transaction = shop.broker.begin().expect("the broker is open");
         let top = ReceiveOptions { top: Some(1.0), ..ReceiveOptions::default() };
         transaction.receive("kitchen", top).await.expect("the queue is on");
-        let big = Body { value: Value::from("r1"), packing: 0, size: 70_000.0 };
+        let big = Body { value: Value::from("r1").into(), packing: 0, size: 70_000.0 };
         transaction
             .send(vec![dialog.target.clone()], vec![shop.message_of("Confirm", big)])
             .await
@@ -181,7 +181,7 @@ async fn what_a_transaction_did_before_is_archived_with_it(shop: &Shop) {
 async fn large_bodies_are_archived_whole(shop: &Shop) {
     shop.retain("kitchen", true).await;
     let dialog = shop.order("m1").await;
-    let body = |name: &str, size| shop.message_of("Note", Body { value: Value::from(name), packing: 2, size });
+    let body = |name: &str, size| shop.message_of("Note", Body { value: Value::from(name).into(), packing: 2, size });
     let messages =
         vec![body("small", 10.0), body("large", 90_000.0), body("larger", 9_000_000.0), body("small too", 10.0)];
     shop.broker.send(vec![dialog.initiator.clone()], messages, None).await.expect("they can be sent");

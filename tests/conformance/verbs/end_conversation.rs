@@ -182,7 +182,7 @@ async fn unread_large_bodies_go_with_the_rows(shop: &Shop) {
     use pocket_broker::body::{Body, Value};
     let dialog = shop.order("m1").await;
     for number in 0..3 {
-        let body = Body { value: Value::from(f64::from(number)), packing: 0, size: 70_000.0 };
+        let body = Body { value: Value::from(f64::from(number)).into(), packing: 0, size: 70_000.0 };
         shop.broker
             .send(vec![dialog.initiator.clone()], vec![shop.message_of("Note", body)], None)
             .await

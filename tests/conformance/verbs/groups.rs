@@ -194,14 +194,14 @@ async fn a_group_is_left_before_it_is_counted(shop: &Shop) {
 }
 
 async fn known(shop: &Shop, group: &str) -> Option<String> {
-    shop.broker.get_group_state(group).await.expect("the group is there").and_then(|state| state.value.text())
+    shop.broker.get_group_state(group).await.expect("the group is there").and_then(|state| state.value.value().text())
 }
 
 async fn what_a_group_knows_is_found_by_handle_and_id(shop: &Shop) {
     let (first, second) = a_group_of_two(shop).await;
     assert_eq!(known(shop, &first.handle).await, None, "when never set");
     shop.broker
-        .set_group_state(&second.handle, Body { value: Value::from("paid"), packing: 3, size: 4.0 })
+        .set_group_state(&second.handle, Body { value: Value::from("paid").into(), packing: 3, size: 4.0 })
         .await
         .expect("the group is there");
     for group in [&first.handle, &second.handle, &first.group_id] {
@@ -244,7 +244,7 @@ async fn what_a_group_knows_is_transactional(shop: &Shop) {
     let transaction = shop.broker.begin().expect("the broker is open");
     transaction.set_group_state(&first.handle, Body::small(Value::from("mine"))).await.expect("the group is there");
     let own = transaction.get_group_state(&first.group_id).await.expect("the group is there");
-    assert_eq!(own.and_then(|state| state.value.text()).as_deref(), Some("mine"));
+    assert_eq!(own.and_then(|state| state.value.value().text()).as_deref(), Some("mine"));
     transaction.rollback();
     assert_eq!(known(shop, &first.handle).await, None);
     let transaction = shop.broker.begin().expect("the broker is open");

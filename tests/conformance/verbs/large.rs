@@ -20,7 +20,7 @@ const MIB: f64 = 1_048_576.0;
 
 async fn send(shop: &Shop, handle: &str, bodies: &[(&str, f64)]) {
     let message = |(body, size): &(&str, f64)| {
-        shop.message_of("Note", Body { value: Value::from(*body), packing: 0, size: *size })
+        shop.message_of("Note", Body { value: Value::from(*body).into(), packing: 0, size: *size })
     };
     shop.broker
         .send(vec![handle.into()], bodies.iter().map(message).collect(), None)

@@ -234,10 +234,11 @@ async fn b30_order_holds_in_a_conversation(shop: &Shop) {
 async fn bodies_and_headers_come_as_sent(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let headers = Value::object(vec![("language", Value::from("fr"))]);
-    let bodies = [Body::none(), Body::small(Value::null()), Body { value: Value::from(3.5), packing: 7, size: 8.0 }];
+    let bodies =
+        [Body::none(), Body::small(Value::null()), Body { value: Value::from(3.5).into(), packing: 7, size: 8.0 }];
     let messages = bodies.map(|body| shop.message_of("Note", body)).into_iter();
     let messages = messages
-        .map(|message| pocket_broker::OutgoingMessage { headers: headers.clone(), ..message })
+        .map(|message| pocket_broker::OutgoingMessage { headers: Some(headers.clone().into()), ..message })
         .collect::<Vec<_>>();
     let ids: Vec<_> = messages.iter().map(|message| pocket_broker::ids::text(message.id)).collect();
     shop.broker.send(vec![Rc::clone(&dialog.initiator)], messages, None).await.expect("the messages can be sent");

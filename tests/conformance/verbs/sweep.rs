@@ -20,7 +20,7 @@ mount! {
 async fn many_runs(shop: &Shop) -> Dialog {
     let dialog = shop.order("m1").await;
     let body = |number: u32| Body {
-        value: Value::from(f64::from(number)),
+        value: Value::from(f64::from(number)).into(),
         packing: 0,
         size: if number.is_multiple_of(100) { 70_000.0 } else { 60_000.0 },
     };
