@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 
 use crate::body::Body;
-use crate::call::{Call, unexpected, wait_for_group};
+use crate::call::{Call, unexpected, with_groups};
 use crate::commit::Cancelled;
 use crate::core::{Core, Host, Listener};
 use crate::definitions::{Definitions, QueueOptions, Validation};
@@ -16,6 +16,7 @@ use crate::verbs::{
     Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
 };
 use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
+use crate::waiting::wait_for;
 use crate::work::Purpose;
 
 /// How long a verb waits for a group that another holds, in milliseconds.
@@ -133,7 +134,7 @@ impl Broker {
         self.call(Call::Verb(Verb::Send(Send { to, messages })), cancelled).await.map(drop)
     }
 
-    /// `RECEIVE`, without waiting. The rows are gone when this resolves: a [`Transaction`] handles them safely.
+    /// `RECEIVE`. The rows are gone when this resolves: a [`Transaction`] handles them safely.
     ///
     /// # Errors
     /// `QueueNotFound`, `QueueDisabled`, `ConversationNotFound`, `GroupNotFound`, `InvalidArgument`.
@@ -310,7 +311,18 @@ impl Broker {
         }
         // Verbs that wait for a group find the broker closed.
         self.core.locks.wake();
+        self.core.bell.ring_all();
         self.core.idle().await;
+    }
+
+    /// Another context has committed something that touches these queues.
+    pub fn hear(&self, queues: &[Rc<str>]) {
+        self.core.bell.ring(queues);
+    }
+
+    /// Lets whoever waits look whether it is still wanted.
+    pub fn nudge(&self) {
+        self.core.bell.ring_all();
     }
 
     /// The connection is gone, or nobody needs it any more: whatever is asked of any broker over it is refused from now on.
@@ -336,10 +348,18 @@ impl Broker {
     pub(crate) async fn call(&self, call: Call, cancelled: Option<Cancelled>) -> Result<Answer> {
         self.check_open()?;
         let verb = Rc::new(call.verb(&self.core).await?);
-        wait_for_group(&self.core, self.lock_timeout, async || {
-            self.check_open()?;
-            self.core.commit(Rc::clone(&verb), Purpose::Commit, cancelled.clone()).await
-        })
-        .await
+        let locking = self.core.locking();
+        let call = locking.call;
+        let attempt = async || {
+            with_groups(&self.core, self.lock_timeout, call, None, async || {
+                self.check_open()?;
+                self.core.commit(Rc::clone(&verb), Purpose::Commit, call, cancelled.clone()).await
+            })
+            .await
+        };
+        match verb.wait() {
+            Some(wait) => wait_for(&self.core, call, &wait, cancelled.as_ref(), attempt).await,
+            None => attempt().await,
+        }
     }
 }

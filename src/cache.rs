@@ -55,8 +55,8 @@ impl Heads {
     }
 
     /// Whose turn it probably is: worth reading ahead.
-    pub(crate) fn guess(&self, queue: u32) -> Option<SideId> {
-        self.0.borrow().get(&queue).and_then(|(_, turns)| turns.first()).map(|turn| turn.side)
+    pub(crate) fn guess(&self, queue: u32) -> Option<Turn> {
+        self.0.borrow().get(&queue).and_then(|(_, turns)| turns.first()).cloned()
     }
 
     pub(crate) fn put(&self, queue: u32, version: u64, turns: Rc<Vec<Turn>>) {

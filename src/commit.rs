@@ -44,9 +44,20 @@ const PLAIN: [StoreName; 8] = [
 /// Says that the caller does not want it any more.
 pub type Cancelled = Rc<dyn Fn() -> bool>;
 
+/// How many locks a batch asks for that were not guessed.
+const ASKS: u32 = 4;
+
+/// A lock that a command of a batch turned out to need.
+struct Wanted {
+    left: u32,
+    /// The command's call.
+    lock: Option<u64>,
+}
+
 struct Command {
     verb: Rc<Verb>,
     purpose: Purpose,
+    call: u64,
     cancelled: Option<Cancelled>,
     answer: oneshot::Sender<Outcome<Answer>>,
 }
@@ -71,10 +82,11 @@ impl Core {
         self: &Rc<Self>,
         verb: Rc<Verb>,
         purpose: Purpose,
+        call: u64,
         cancelled: Option<Cancelled>,
     ) -> impl Future<Output = Outcome<Answer>> + use<> {
         let (answer, outcome) = oneshot::channel();
-        self.commits.waiting.borrow_mut().push_back(Command { verb, purpose, cancelled, answer });
+        self.commits.waiting.borrow_mut().push_back(Command { verb, purpose, call, cancelled, answer });
         if !self.commits.running.replace(true) {
             let core = Rc::clone(self);
             (self.host.spawn)(async move { core.work_off().await }.boxed_local());
@@ -129,16 +141,26 @@ impl Core {
     /// One storage transaction for all of them, begun again when the definitions turn out to be old.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
         let mut retried = false;
+        let guesses = batch.iter().filter(|command| command.purpose == Purpose::Commit);
+        let guesses = guesses.filter_map(|command| Some((command.verb.guess_group(self)?, command.call)));
+        self.locks.ask_all(guesses.collect()).await;
+        let wanted = RefCell::new(Wanted { left: ASKS, lock: None });
         let scope: &[StoreName] =
             if batch.iter().all(|command| command.verb.is_plain()) { &PLAIN } else { &StoreName::ALL };
         for _ in 0..RELOADS {
-            let attempt = transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
+            let attempt =
+                transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch, &wanted).await);
             match attempt.await {
                 Ok((outcomes, notice, catalog)) => {
                     self.keep_catalog(catalog);
                     self.announce(&notice);
                     crate::sweep::after_commit(self);
                     return Ok(outcomes);
+                }
+                Err(Stop::Wanted(group)) => {
+                    self.forget_uncommitted();
+                    let call = wanted.borrow_mut().lock.take().unwrap_or_default();
+                    self.locks.ask(&group, call).await;
                 }
                 Err(Stop::Stale) => self.reload_catalog().await?,
                 // It was rolled back, and whatever did it may have passed (D27).
@@ -156,19 +178,22 @@ impl Core {
         self: &Rc<Self>,
         tx: &Tx,
         batch: &[Command],
+        wanted: &RefCell<Wanted>,
     ) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
         self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         for command in batch {
             command.verb.guess(self, &mut reads);
         }
-        let mut driver = Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };
+        let mut driver =
+            Driver { core: self, tx, call: 0, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };
         let mut outcomes = Vec::with_capacity(batch.len());
         for command in batch {
             if command.cancelled.as_ref().is_some_and(|cancelled| cancelled()) {
                 outcomes.push(Err(aborted().into()));
                 continue;
             }
+            driver.call = command.call;
             let mut effects = driver.changes.effects;
             let mut outcome = driver.run(command.purpose, |work| command.verb.run(work)).await;
             if matches!(outcome, Err(Stop::Later)) {
@@ -178,6 +203,13 @@ impl Core {
             }
             match outcome {
                 Err(Stop::Stale) => return Err(Stop::Stale),
+                // All of them wait for the lock: they stay in order. One that needs many is not waited for, and comes back by itself.
+                Err(Stop::Wanted(group)) if wanted.borrow().left > 0 => {
+                    let mut wanted = wanted.borrow_mut();
+                    wanted.left -= 1;
+                    wanted.lock = Some(command.call);
+                    return Err(Stop::Wanted(group));
+                }
                 // Half of it is done: it has to be undone, and with it what shares its storage transaction.
                 Err(stop) if driver.changes.effects != effects => return Err(Error::from(stop).into()),
                 Err(Stop::Failed(error)) if error.is_storage() => return Err(error.into()),

@@ -11,11 +11,12 @@ use crate::clock::{Clock, Timer};
 use crate::commit::GroupCommit;
 use crate::definitions::{self, Catalog};
 use crate::error::{Error, ErrorCode, Result};
-use crate::group::GroupLocks;
+use crate::group::{GroupLocks, Locking, Locks};
 use crate::ids::Ids;
 use crate::notice::Notice;
 use crate::store::{Key, Mode, Store, StoreName, Tx, transact};
 use crate::sweep::DeadEntries;
+use crate::waiting::Bell;
 use crate::work::{Number, Numbers};
 
 /// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
@@ -32,6 +33,8 @@ pub struct Host {
     pub timer: Rc<dyn Timer>,
     /// Random bytes.
     pub ids: Rc<dyn Ids>,
+    /// Locks over all contexts of the origin. `None`: there are no others, or nothing to lock with.
+    pub locks: Option<Rc<dyn Locks>>,
     /// Runs a task beside the caller.
     pub spawn: Rc<dyn Fn(LocalBoxFuture<'static, ()>)>,
     /// Tells other contexts what a commit touched. A hint: nothing depends on its arrival.
@@ -51,6 +54,7 @@ pub(crate) struct Core {
     pub(crate) host: Host,
     pub(crate) instance_id: Rc<str>,
     pub(crate) locks: GroupLocks,
+    pub(crate) bell: Bell,
     pub(crate) commits: GroupCommit,
     pub(crate) runs: Runs,
     pub(crate) heads: Heads,
@@ -84,9 +88,9 @@ impl Core {
         let (instance_id, catalog) =
             transact(&*host.store, &scope, Mode::ReadWrite, async |tx| definitions::birth(tx, &*ids).await).await?;
         let core = Self {
-            host,
             instance_id,
-            locks: GroupLocks::default(),
+            locks: GroupLocks::new(host.locks.clone()),
+            bell: Bell::default(),
             commits: GroupCommit::default(),
             runs: Runs::default(),
             heads: Heads::default(),
@@ -99,6 +103,7 @@ impl Core {
             conversations: Cell::new((0, 0)),
             listeners: RefCell::default(),
             counter: Cell::new(0),
+            host,
         };
         let core = Rc::new(core);
         crate::sweep::resume(&core);
@@ -176,6 +181,11 @@ impl Core {
         self.counter.get()
     }
 
+    /// A call that may lock groups.
+    pub(crate) fn locking(&self) -> Locking<'_> {
+        Locking { locks: &self.locks, call: self.unique() }
+    }
+
     pub(crate) fn listen(&self, listener: Listener) -> u64 {
         let number = self.unique();
         self.listeners.borrow_mut().push((number, listener));
@@ -188,6 +198,7 @@ impl Core {
 
     /// Tells this context what a commit touched.
     pub(crate) fn tell(&self, notice: &Notice) {
+        self.bell.ring(&notice.queues);
         // A copy: a listener may open or close brokers.
         let listeners = self.listeners.borrow().clone();
         listeners.iter().for_each(|(_, listener)| listener(notice));

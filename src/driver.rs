@@ -13,6 +13,8 @@ use crate::work::{Outcome, Purpose, Stop, Work};
 pub(crate) struct Driver<'a> {
     pub(crate) core: &'a Core,
     pub(crate) tx: &'a Tx,
+    /// The call that the next verb is run for.
+    pub(crate) call: u64,
     pub(crate) catalog: Rc<Catalog>,
     pub(crate) reads: &'a mut Reads,
     pub(crate) changes: &'a mut Changes,
@@ -41,6 +43,7 @@ impl Driver<'_> {
                 catalog,
                 now: self.core.host.clock.now(),
                 purpose,
+                call: self.call,
                 reads: &mut *self.reads,
                 changes: &mut *self.changes,
             };
@@ -51,9 +54,9 @@ impl Driver<'_> {
                     self.changes.back_to(&mark);
                     self.reads.fetch(self.tx, self.changes).await?;
                 }
-                Err(Stop::Later) => {
+                Err(stop @ (Stop::Later | Stop::Wanted(_))) => {
                     self.changes.back_to(&mark);
-                    return Err(Stop::Later);
+                    return Err(stop);
                 }
                 outcome => {
                     self.catalog = catalog;

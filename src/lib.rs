@@ -116,6 +116,7 @@ mod turn;
 mod verbs;
 mod views;
 mod visible;
+mod waiting;
 #[cfg(target_arch = "wasm32")]
 pub mod wasm;
 #[cfg(target_arch = "wasm32")]
@@ -127,6 +128,7 @@ pub use audit::audit;
 pub use broker::{Broker, LOCK_TIMEOUT};
 pub use commit::Cancelled;
 pub use core::{Host, Listener};
+pub use group::{Guard, Locks};
 pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
 pub use transaction::Transaction;

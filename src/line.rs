@@ -19,11 +19,19 @@ pub(crate) struct Line {
     /// The last turn that was read, and whether more may follow.
     last: Option<Turn>,
     is_complete: bool,
+    /// Groups that the transaction holds already are passed over.
+    only_new: bool,
 }
 
 impl Line {
     pub(crate) fn of(queue: u32) -> Self {
-        Self { queue, turns: VecDeque::new(), last: None, is_complete: false }
+        Self { queue, turns: VecDeque::new(), last: None, is_complete: false, only_new: false }
+    }
+
+    /// The same without the groups that the transaction holds already.
+    pub(crate) fn of_others(mut self) -> Self {
+        self.only_new = true;
+        self
     }
 
     /// The first whose group can be had and which has something to receive. A transaction holds the group from here on.
@@ -33,7 +41,7 @@ impl Line {
                 return Ok(None);
             }
             let Some(turn) = self.turns.pop_front() else { return Ok(None) };
-            if !work.is_free(&turn.group) {
+            if !work.is_free(&turn.group) || (self.only_new && work.holds(&turn.group)) {
                 continue;
             }
             let Some(conversation) = work.stored(turn.side.conversation)? else { continue };
@@ -52,7 +60,7 @@ impl Line {
                     continue;
                 }
             }
-            if work.try_lock(&turn.group) {
+            if work.try_lock(&turn.group)? {
                 return Ok(Some(turn));
             }
         }

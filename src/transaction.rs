@@ -11,9 +11,9 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use crate::body::Body;
-use crate::call::{Call, unexpected, wait_for_group};
+use crate::call::{Call, unexpected, with_groups};
 use crate::changes::Changes;
-use crate::commit::RELOADS;
+use crate::commit::{Cancelled, RELOADS};
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
@@ -24,6 +24,7 @@ use crate::verbs::{
     Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
 };
 use crate::views::SCOPE as VIEWED;
+use crate::waiting::wait_for;
 use crate::work::{Outcome, Purpose, Stop};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
-        match self.call(Call::Begin(options)).await? {
+        match self.call(Call::Begin(options), None).await? {
             Answer::Conversation(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
@@ -102,16 +103,28 @@ impl Transaction {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Call::Verb(Verb::Send(Send { to, messages }))).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages })), None).await.map(drop)
     }
 
-    /// `RECEIVE`, without waiting. The group is held until the transaction ends; a rollback makes the rows ready again.
+    /// `RECEIVE`. The group is held until the transaction ends; a rollback makes the rows ready again.
     ///
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn receive(&self, queue: &str, options: ReceiveOptions) -> Result<Vec<Rows>> {
-        match self.call(Call::Verb(Verb::Receive(queue.into(), options))).await? {
+        match self.call(Call::Verb(Verb::Receive(queue.into(), options)), None).await? {
             Answer::Received(rows, _) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// `GET CONVERSATION GROUP`: the next group of a queue that has something to receive and that nobody holds. It is held until the
+    /// transaction ends. `None`: there is none, or none came within `timeout` milliseconds.
+    ///
+    /// # Errors
+    /// `QueueNotFound`, `QueueDisabled`, `TransactionClosed`.
+    pub async fn get_conversation_group(&self, queue: &str, timeout: Option<f64>) -> Result<Option<Rc<str>>> {
+        match self.call(Call::Verb(Verb::GetConversationGroup(queue.into(), timeout)), None).await? {
+            Answer::Group(group) => Ok(group),
             _ => Err(unexpected()),
         }
     }
@@ -121,7 +134,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn end_conversation(&self, handle: &str, options: EndOptions) -> Result<EndResult> {
-        match self.call(Call::Verb(Verb::End(End { handle: handle.into(), options }))).await? {
+        match self.call(Call::Verb(Verb::End(End { handle: handle.into(), options })), None).await? {
             Answer::Ended(result) => Ok(result),
             _ => Err(unexpected()),
         }
@@ -132,7 +145,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn get_group_state(&self, group: &str) -> Result<Option<Body>> {
-        match self.call(Call::Verb(Verb::GetGroupState(group.into()))).await? {
+        match self.call(Call::Verb(Verb::GetGroupState(group.into())), None).await? {
             Answer::GroupState(state) => Ok(state),
             _ => Err(unexpected()),
         }
@@ -143,7 +156,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn set_group_state(&self, group: &str, state: Body) -> Result<()> {
-        self.call(Call::Verb(Verb::SetGroupState(group.into(), state))).await.map(drop)
+        self.call(Call::Verb(Verb::SetGroupState(group.into(), state)), None).await.map(drop)
     }
 
     /// Commits everything in one storage transaction and resolves after it is complete. Calls that are under way are waited for.
@@ -158,7 +171,7 @@ impl Transaction {
             Ok(())
         } else {
             self.core
-                .commit(Rc::new(Verb::All(state.done)), Purpose::CommitOf(self.number), None)
+                .commit(Rc::new(Verb::All(state.done)), Purpose::CommitOf(self.number), 0, None)
                 .await
                 .map(drop)
                 .map_err(Error::from)
@@ -179,6 +192,11 @@ impl Transaction {
         }
     }
 
+    /// Lets a call that waits look whether it is still wanted.
+    pub fn nudge(&self) {
+        self.core.bell.ring_all();
+    }
+
     /// The broker is closed: rolls back, and later calls say so.
     pub(crate) fn close(&self) {
         if self.is_open() {
@@ -191,6 +209,7 @@ impl Transaction {
         self.phase.set(phase);
         self.state.take();
         self.core.locks.release(self.number);
+        self.core.bell.ring_all();
         self.waiting.take().into_iter().for_each(|waiter| _ = waiter.send(()));
     }
 
@@ -206,19 +225,35 @@ impl Transaction {
     }
 
     /// Checks a verb against what is committed and what the transaction has done, and keeps it for the commit.
-    pub(crate) async fn call(&self, call: Call) -> Result<Answer> {
+    pub(crate) async fn call(&self, call: Call, cancelled: Option<Cancelled>) -> Result<Answer> {
         self.check_open()?;
         let verb = Rc::new(call.verb(&self.core).await?);
         let mut state = self.borrow_state().await?;
-        let outcome = wait_for_group(&self.core, self.lock_timeout, async || {
-            self.check_open()?;
-            self.attempt(&verb, &mut state.changes).await
-        })
-        .await;
+        let locking = self.core.locking();
+        let call = locking.call;
+        let changes = &mut state.changes;
+        let mut attempt = async || {
+            with_groups(&self.core, self.lock_timeout, call, verb.guess_group(&self.core), async || {
+                self.check_open()?;
+                self.attempt(&verb, call, changes).await
+            })
+            .await
+        };
+        let outcome = match verb.wait() {
+            Some(mut wait) => {
+                // Whoever holds a group must not wait for ever for another: two might wait for each other.
+                if verb.names_a_group() && self.core.locks.holds_any(self.number) {
+                    wait.timeout = wait.timeout.min(self.lock_timeout);
+                }
+                wait_for(&self.core, call, &wait, cancelled.as_ref(), attempt).await
+            }
+            None => attempt().await,
+        };
+        drop(locking);
         match &outcome {
             Ok(Answer::Received(_, takes)) if takes.is_empty() => {}
             Ok(Answer::Received(_, takes)) => state.done.push(Rc::new(Verb::Take(takes.clone()))),
-            Ok(Answer::GroupState(_)) | Err(_) => {}
+            Ok(Answer::GroupState(_) | Answer::Group(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }
         let is_open = self.check_open();
@@ -226,7 +261,7 @@ impl Transaction {
         is_open.and(outcome)
     }
 
-    async fn attempt(&self, verb: &Rc<Verb>, changes: &mut Changes) -> Outcome<Answer> {
+    async fn attempt(&self, verb: &Rc<Verb>, call: u64, changes: &mut Changes) -> Outcome<Answer> {
         for _ in 0..RELOADS {
             changes.forget_unchanged();
             let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
@@ -236,6 +271,7 @@ impl Transaction {
                 let mut driver = Driver {
                     core: &self.core,
                     tx,
+                    call,
                     catalog: self.core.catalog(),
                     reads: &mut reads,
                     changes: &mut *changes,

@@ -15,6 +15,7 @@ use crate::conversation::{Conversation, State};
 use crate::core::Core;
 use crate::definitions::{Catalog, QueueDefinition};
 use crate::error::{Error, ErrorCode, Result};
+use crate::group::{Caller, Claim};
 use crate::ids::{Decoded, Role};
 use crate::queue::{Counters, Queue};
 use crate::reads::{Reads, Request};
@@ -34,6 +35,8 @@ pub(crate) enum Stop {
     Stale,
     /// Another transaction holds this group.
     Held(Rc<str>),
+    /// The origin's lock of this group is to be taken first.
+    Wanted(Rc<str>),
 }
 
 impl From<Error> for Stop {
@@ -48,7 +51,7 @@ impl From<Stop> for Error {
         match stop {
             Stop::Failed(error) => error,
             Stop::Stale | Stop::Later | Stop::Missing => Self::new(ErrorCode::Conflict, "The definitions changed again and again meanwhile. Try again."),
-            Stop::Held(group) => Self::new(
+            Stop::Held(group) | Stop::Wanted(group) => Self::new(
                 ErrorCode::GroupLocked,
                 format!("Another reader holds the conversation group {group}. Try again, or raise `lockTimeout` in openBroker."),
             )
@@ -77,6 +80,8 @@ pub(crate) struct Work<'a> {
     pub(crate) catalog: Rc<Catalog>,
     pub(crate) now: Instant,
     pub(crate) purpose: Purpose,
+    /// The call that the verb is run for.
+    pub(crate) call: u64,
     pub(crate) reads: &'a mut Reads,
     pub(crate) changes: &'a mut Changes,
 }
@@ -212,23 +217,37 @@ impl Work<'_> {
 
     /// Refuses with [`Stop::Held`] when another transaction holds the group; takes it for this one otherwise.
     pub(crate) fn lock(&self, group: &Rc<str>) -> Outcome<()> {
-        if self.try_lock(group) { Ok(()) } else { Err(Stop::Held(Rc::clone(group))) }
+        if self.try_lock(group)? { Ok(()) } else { Err(Stop::Held(Rc::clone(group))) }
     }
 
     /// Whether the group is free, or ours already. A transaction takes it.
-    pub(crate) fn try_lock(&self, group: &Rc<str>) -> bool {
-        match self.purpose {
-            Purpose::Commit => !self.core.locks.is_locked(group),
-            Purpose::CommitOf(holder) | Purpose::View(holder) => self.core.locks.try_lock(group, holder),
+    pub(crate) fn try_lock(&self, group: &Rc<str>) -> Outcome<bool> {
+        if let Purpose::CommitOf(transaction) = self.purpose {
+            return Ok(self.core.locks.keep(group, transaction));
+        }
+        match self.core.locks.claim(group, self.caller()) {
+            Claim::Ours => Ok(true),
+            Claim::Held => Ok(false),
+            Claim::Wanted => Err(Stop::Wanted(Rc::clone(group))),
         }
     }
 
-    /// Whether the group is free, or ours already.
+    /// Whether the group is free, or ours already, as far as is known.
     pub(crate) fn is_free(&self, group: &Rc<str>) -> bool {
-        match self.purpose {
-            Purpose::Commit => !self.core.locks.is_locked(group),
-            Purpose::CommitOf(holder) | Purpose::View(holder) => self.core.locks.is_free(group, holder),
-        }
+        self.core.locks.is_free(group, self.caller())
+    }
+
+    /// Whether the transaction holds the group already.
+    pub(crate) fn holds(&self, group: &str) -> bool {
+        self.caller().transaction.is_some_and(|transaction| self.core.locks.is_held_by(group, transaction))
+    }
+
+    fn caller(&self) -> Caller {
+        let transaction = match self.purpose {
+            Purpose::Commit => None,
+            Purpose::CommitOf(transaction) | Purpose::View(transaction) => Some(transaction),
+        };
+        Caller { call: self.call, transaction }
     }
 
     /// Whether nothing will be written.

@@ -1,6 +1,6 @@
 // The arguments of the verbs, read once at the call.
 import { abortSignal, describe, flag, isWellFormed, later, number, options, plain, text, whole } from "./check.js";
-import { BrokerError, invalid, notSupported } from "./errors.js";
+import { BrokerError, invalid } from "./errors.js";
 import type { Headers, RawBeginDialog, RawEnd, RawReceive } from "./raw.js";
 import { conversationHandle } from "./refs.js";
 
@@ -75,12 +75,18 @@ export function dialogOptions(value: unknown): RawBeginDialog {
 
 const receiving = {
   top: (top: unknown, argument: string) => whole(top, argument, 1, 0xffff_ffff),
-  timeout: (timeout: unknown, argument: string): undefined => {
-    if (!(number(timeout, argument) >= 0)) throw invalid(argument, `must be 0 or more milliseconds, not ${String(timeout)}`);
-    if (timeout !== 0) throw notSupported(argument, "receive without it, and again after the event \"message-enqueued\"");
-  },
+  timeout: waiting,
   signal: abortSignal,
 };
+
+function waiting(timeout: unknown, argument: string): number {
+  if (!(number(timeout, argument) >= 0)) throw invalid(argument, `must be 0 or more milliseconds, or Infinity, not ${String(timeout)}`);
+  return timeout as number;
+}
+
+export function groupOptions(value: unknown): { timeout?: number; signal?: AbortSignal } {
+  return options(value, "options", { timeout: waiting, signal: abortSignal });
+}
 
 export interface Receiving { raw: RawReceive; signal: AbortSignal | undefined }
 

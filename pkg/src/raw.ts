@@ -34,7 +34,8 @@ export interface RawEndpointFilter { service?: string; state?: string; group?: s
 export interface RawBeginDialog {
   from?: string; to?: string; contract?: string; toBroker?: string; relatedConversation?: string; relatedGroup?: string; lifetime?: number;
 }
-export interface RawReceive { top?: number; conversation?: string; group?: string }
+/** `timeout`: milliseconds to wait; absent or 0: not at all. */
+export interface RawReceive { top?: number; conversation?: string; group?: string; timeout?: number }
 export interface RawEnd { error?: { code: number; description: string }; cleanup?: boolean; archive?: boolean }
 
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
@@ -92,6 +93,7 @@ export interface RawVerbs {
   setGroupState(group: string, value: unknown, packing: number, size: number): Promise<void>;
 }
 export interface RawTransaction extends RawVerbs {
+  getConversationGroup(queue: string, timeout: number | undefined, signal: AbortSignal | undefined): Promise<string | null>;
   commit(): Promise<void>;
   rollback(): void;
   readonly isOpen: boolean;

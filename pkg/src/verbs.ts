@@ -6,8 +6,8 @@ import type { Core } from "./core.js";
 import { reasonOf, refuse, rethrow } from "./errors.js";
 import type { Line } from "./line.js";
 import { expand, idText, idTexts } from "./messages.js";
-import { dialogOptions, endOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Outgoing, type Receiving } from "./outgoing.js";
-import type { RawVerbs } from "./raw.js";
+import { dialogOptions, endOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Outgoing, type Receiving } from "./outgoing.js";
+import type { RawTransaction, RawVerbs } from "./raw.js";
 import { conversationHandle, groupOrHandle } from "./refs.js";
 import type { Message } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, Verbs } from "./types/verbs.js";
@@ -86,6 +86,16 @@ export class VerbCalls implements Verbs {
 
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> {
     return this.#call(() => this.#receive(text(queue, "queue"), receiveOptions(options)));
+  }
+
+  /** In a transaction only. */
+  getConversationGroup(queue: string, options: unknown): Promise<string | null> {
+    return this.#call(() => {
+      const name = text(queue, "queue");
+      const { timeout, signal } = groupOptions(options);
+      if (signal?.aborted) return Promise.reject(signal.reason);
+      return this.#issue((raw) => (raw as RawTransaction).getConversationGroup(name, timeout, signal)).then((group) => group, (error) => { throw reasonOf(error, signal); });
+    });
   }
 
   /** From the conversation's own queue. */

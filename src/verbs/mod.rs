@@ -2,6 +2,7 @@
 
 mod begin_dialog;
 mod end_conversation;
+mod get_conversation_group;
 mod group_state;
 mod receive;
 mod send;
@@ -15,9 +16,10 @@ pub(crate) use begin_dialog::lifetime_key;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
+pub(crate) use get_conversation_group::get_conversation_group;
 pub(crate) use group_state::GroupState;
 pub use receive::ReceiveOptions;
-pub(crate) use receive::{Received, receive};
+pub(crate) use receive::{Received, check_timeout, receivable, receive};
 pub use send::{OutgoingMessage, Send};
 pub(crate) use send::{change_state, wrong_state};
 pub(crate) use take::{Take, TakenRun};
@@ -29,6 +31,7 @@ use crate::error::Result;
 use crate::ids::Decoded;
 use crate::reads::Reads;
 use crate::rows::Rows;
+use crate::waiting::{MaybeNothing, Wait};
 use crate::work::{Outcome, Work};
 
 /// A verb with its arguments. It can be run again from the start.
@@ -37,6 +40,8 @@ pub(crate) enum Verb {
     BeginDialog(Begun),
     Send(Send),
     Receive(Rc<str>, ReceiveOptions),
+    /// The next group of a queue, and how long to wait for one.
+    GetConversationGroup(Rc<str>, Option<f64>),
     /// The rows that a transaction received are taken out.
     Take(Vec<Take>),
     End(End),
@@ -58,7 +63,18 @@ pub(crate) enum Answer {
     Received(Vec<Rows>, Vec<Take>),
     Ended(EndResult),
     GroupState(Option<Body>),
+    Group(Option<Rc<str>>),
     Count(u64),
+}
+
+impl MaybeNothing for Answer {
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Received(rows, _) => rows.is_empty(),
+            Self::Group(group) => group.is_none(),
+            _ => false,
+        }
+    }
 }
 
 impl Verb {
@@ -66,6 +82,7 @@ impl Verb {
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Receive(_, options) => options.check(),
+            Self::GetConversationGroup(_, timeout) => check_timeout(*timeout),
             Self::End(end) => end.options.check(),
             _ => Ok(()),
         }
@@ -97,6 +114,7 @@ impl Verb {
                 }
                 Ok(Answer::Received(rows, takes))
             }
+            Self::GetConversationGroup(queue, _) => get_conversation_group(work, queue).map(Answer::Group),
             Self::Take(takes) => {
                 for take in takes {
                     take.run(work)?;
@@ -134,12 +152,47 @@ impl Verb {
             && let Some(queue) = core.catalog().queues.get(name)
         {
             reads.want_queue(queue.number);
-            wanted.extend(core.heads.guess(queue.number).map(|side| side.conversation));
+            wanted.extend(core.heads.guess(queue.number).map(|turn| turn.side.conversation));
         }
         for number in wanted {
             core.routes.get(number).into_iter().for_each(|queue| reads.want_queue(queue));
             reads.want_conversation(number);
         }
+    }
+
+    /// The group that it will probably lock.
+    pub(crate) fn guess_group(&self, core: &Core) -> Option<Rc<str>> {
+        let own = |handle: &str| Decoded::parse(handle).map(|decoded| Decoded { is_group: true, ..decoded }.text());
+        match self {
+            Self::Receive(queue, options) => match (&options.conversation, &options.group) {
+                (Some(handle), _) => own(handle),
+                (None, Some(group)) => Some(Rc::clone(group)),
+                (None, None) => core
+                    .catalog()
+                    .queues
+                    .get(queue)
+                    .and_then(|queue| core.heads.guess(queue.number))
+                    .map(|turn| turn.group),
+            },
+            Self::End(end) => own(&end.handle),
+            Self::GetGroupState(group) | Self::SetGroupState(group, _) => own(group),
+            _ => None,
+        }
+    }
+
+    /// How long it waits for something to come, if it does.
+    pub(crate) fn wait(&self) -> Option<Wait> {
+        let (queue, timeout) = match self {
+            Self::Receive(queue, options) => (queue, options.timeout),
+            Self::GetConversationGroup(queue, timeout) => (queue, *timeout),
+            _ => return None,
+        };
+        timeout.map(|timeout| Wait { queue: Rc::clone(queue), timeout })
+    }
+
+    /// Whether it wants one certain group.
+    pub(crate) fn names_a_group(&self) -> bool {
+        matches!(self, Self::Receive(_, options) if options.conversation.is_some() || options.group.is_some())
     }
 
     /// Whether the stores that messages go through are all it needs.

@@ -28,6 +28,8 @@ pub struct ReceiveOptions {
     pub conversation: Option<Rc<str>>,
     /// `WHERE conversation_group_id`: only this group.
     pub group: Option<Rc<str>>,
+    /// `WAITFOR … TIMEOUT`: how many milliseconds to wait for something; infinite: until it comes. Default: not at all.
+    pub timeout: Option<f64>,
 }
 
 impl ReceiveOptions {
@@ -39,6 +41,7 @@ impl ReceiveOptions {
                 "is not a whole number from 1. Leave it out to receive all that one group has ready",
             ));
         }
+        check_timeout(self.timeout)?;
         if self.conversation.is_some() && self.group.is_some() {
             return Err(Error::invalid_argument(
                 "group",
@@ -49,11 +52,32 @@ impl ReceiveOptions {
     }
 }
 
+/// A time to wait.
+pub(crate) fn check_timeout(timeout: Option<f64>) -> Result<()> {
+    if timeout.is_some_and(|timeout| timeout.is_nan() || timeout < 0.0) {
+        return Err(Error::invalid_argument("timeout", "is not a number of milliseconds from 0, or infinity"));
+    }
+    Ok(())
+}
+
 /// Rows, and what it takes to take them out.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) rows: Vec<Rows>,
     pub(crate) takes: Vec<Take>,
+}
+
+/// Refuses a queue that is off.
+pub(crate) fn receivable(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcome<()> {
+    work.queue(queue.number)?;
+    if queue.receive_enabled {
+        return Ok(());
+    }
+    let error = Error::new(
+        ErrorCode::QueueDisabled,
+        format!("The queue \"{}\" is off: nothing can be received from it. Switch it on with alterQueue.", queue.name),
+    );
+    Err(error.with("queue", &*queue.name).into())
 }
 
 /// Reads the ready rows of one conversation group of a queue (`name`; "": that of `options.conversation`): the first in line that nobody else holds, or the one that is asked for. Conversation by
@@ -65,17 +89,7 @@ pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions)
         ("", Some(handle)) => own_queue(work, handle)?,
         _ => work.look_up(|catalog| catalog.queue(name))?,
     };
-    work.queue(queue.number)?;
-    if !queue.receive_enabled {
-        let error = Error::new(
-            ErrorCode::QueueDisabled,
-            format!(
-                "The queue \"{}\" is off: nothing can be received from it. Switch it on with alterQueue.",
-                queue.name
-            ),
-        );
-        return Err(error.with("queue", &*queue.name).into());
-    }
+    receivable(work, &queue)?;
     let sides = match (&options.conversation, &options.group) {
         (Some(handle), _) => one_conversation(work, &queue, handle)?,
         (None, Some(group)) => one_group(work, &queue, group)?,
@@ -124,7 +138,7 @@ fn one_conversation(work: &mut Work<'_>, queue: &QueueDefinition, handle: &str) 
     if !is_on(work, queue, &conversation, role) {
         return Err(work.not_found(handle).into());
     }
-    Ok(if work.try_lock(&conversation.group(role)) { vec![conversation.id_of(role)] } else { Vec::new() })
+    Ok(if work.try_lock(&conversation.group(role))? { vec![conversation.id_of(role)] } else { Vec::new() })
 }
 
 fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<Vec<SideId>> {
@@ -140,7 +154,7 @@ fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<
         return Err(error.with("group", shown.as_str()).into());
     };
     let group = conversation.group(role);
-    if !work.try_lock(&group) {
+    if !work.try_lock(&group)? {
         return Ok(Vec::new());
     }
     match conversation.side(role).and_then(|side| side.group.as_ref()) {

@@ -97,7 +97,7 @@ impl Core {
             let read = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
                 self.check_database(tx).await?;
                 let (mut reads, mut changes) = (Reads::default(), Changes::default());
-                Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }
+                Driver { core: self, tx, call: 0, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }
                     .answer(view, position, extent)
                     .await
             });

@@ -9,6 +9,7 @@ use web_sys::AbortSignal;
 use super::convert::{self, Columns};
 use super::error::{promise, to_js};
 use super::registry::{self, Callbacks, Member, Settings};
+use super::signal;
 use super::transaction::RawTransaction;
 use crate::call::Call;
 use crate::error::Result;
@@ -37,7 +38,9 @@ impl RawBroker {
     fn call(&self, call: Result<Call>, signal: Option<AbortSignal>, done: JsValue) -> Promise {
         let member = Rc::clone(&self.member);
         promise(async move {
-            let answer = member.broker.call(call?, convert::cancelled(signal)).await?;
+            let nudged = Rc::clone(&member);
+            let cancelled = signal::cancelled(signal, move || nudged.broker.nudge());
+            let answer = member.broker.call(call?, cancelled).await?;
             Ok(convert::answer(answer, done))
         })
     }

@@ -5,10 +5,8 @@ use std::rc::Rc;
 use js_sys::Array;
 use serde::de::DeserializeOwned;
 use wasm_bindgen::prelude::*;
-use web_sys::AbortSignal;
 
 use crate::body::{Body, Part, Value};
-use crate::commit::Cancelled;
 use crate::core::Host;
 use crate::error::{Error, ErrorCode, Result};
 use crate::message::Column;
@@ -27,11 +25,6 @@ pub(super) fn options<T: DeserializeOwned>(options: JsValue) -> Result<T> {
 /// A list of names.
 fn names(names: &Array) -> Vec<Rc<str>> {
     names.iter().filter_map(|name| name.as_string()).map(Rc::from).collect()
-}
-
-/// What tells whether the caller has given up.
-pub(super) fn cancelled(signal: Option<AbortSignal>) -> Option<Cancelled> {
-    signal.map(|signal| -> Cancelled { Rc::new(move || signal.aborted()) })
 }
 
 /// SEND of one message on several conversations, and the ids of the messages.
@@ -113,7 +106,13 @@ pub(super) fn receive(options: &JsValue) -> ReceiveOptions {
         top: number(options, "top"),
         conversation: text(options, "conversation"),
         group: text(options, "group"),
+        timeout: number(options, "timeout"),
     }
+}
+
+/// The queues that another context has touched.
+pub(super) fn touched(notice: &JsValue) -> Vec<Rc<str>> {
+    field(notice, "queues").items().iter().filter_map(Value::text).map(Rc::from).collect()
 }
 
 /// END and what it takes.
@@ -176,6 +175,7 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
             let state = state.unwrap_or_else(Body::none);
             Value::object(vec![("value", state.value.value()), ("packing", Value::from(state.packing))]).0
         }
+        Answer::Group(group) => optional(group.as_deref()).0,
         Answer::Count(count) => value(count).0,
     }
 }

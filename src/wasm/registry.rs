@@ -13,10 +13,12 @@ use super::convert;
 use crate::broker::Broker;
 use crate::core::Host;
 use crate::error::{Error, Result};
+use crate::group::Locks;
 use crate::map::Map;
 use crate::store::{CloseReason, Durability, IndexedDbOptions, IndexedDbStore, MemoryStore, Store};
 use crate::web::clock::WebClock;
 use crate::web::ids::WebIds;
+use crate::web::locks::WebLocks;
 use crate::web::timer::WebTimer;
 use crate::web::wake::Wake;
 
@@ -153,6 +155,7 @@ impl Connection {
             clock: Rc::new(WebClock { now: now.clone() }),
             timer: Rc::new(WebTimer),
             ids: Rc::new(WebIds::new()?),
+            locks: WebLocks::new(name).filter(|_| is_shared).map(|locks| -> Rc<dyn Locks> { Rc::new(locks) }),
             spawn: Rc::new(spawn_local),
             wake: Rc::new(move |notice| {
                 if let Some(wake) = &*notified.borrow() {
@@ -293,6 +296,8 @@ fn hear(name: &str, message: &JsValue) {
         Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
         _ => None,
     });
+    let queues = convert::touched(message);
+    connection.iter().for_each(|connection| connection.root.hear(&queues));
     for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())
     {
         tell(&member.callbacks.on_notice, message);

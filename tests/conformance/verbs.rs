@@ -36,5 +36,7 @@ mod remote;
 mod retention;
 mod send;
 mod sweep;
+mod tabs;
 mod transactions;
 mod views;
+mod waiting;

@@ -48,6 +48,12 @@ export interface Views {
 
 /** What `work` of `broker.transaction` gets. */
 export interface Transaction extends Verbs, Views {
+  /**
+   * Locks the next group of the queue that has something to receive and that nobody holds yet, this transaction included, until the transaction
+   * ends. Nothing is received. null: there is none, or none came within `timeout` (milliseconds; absent: do not wait; Infinity: until one comes).
+   * Errors: QueueNotFound, QueueDisabled, TransactionClosed; an abort of `signal` rejects with its reason.
+   */
+  getConversationGroup(queue: string, options?: { timeout?: number; signal?: AbortSignal }): Promise<GroupId | null>;
   /** Aborted when it can no longer commit: its own signal, a failure of `work`, `close`. Hand it to fetch. */
   readonly signal: AbortSignal;
 }

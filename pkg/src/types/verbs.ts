@@ -42,7 +42,7 @@ export interface Verbs {
   /**
    * RECEIVE: ready messages of one conversation group, conversation by conversation in order; [] when there are none.
    * On a Broker they are gone when this resolves (at most once): receive in a `transaction` to handle them safely.
-   * Errors: QueueNotFound, QueueDisabled, ConversationNotFound, GroupNotFound, NotSupported (a `timeout` above 0).
+   * Errors: QueueNotFound, QueueDisabled, ConversationNotFound, GroupNotFound.
    */
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]>;
 
@@ -98,7 +98,7 @@ export interface ReceiveOptions {
   conversation?: ConversationRef;
   /** Only this group. */
   group?: GroupId;
-  /** Milliseconds to wait. Absent or 0: do not wait; waiting is not in this release (NotSupported). */
+  /** Milliseconds to wait for something to come; Infinity: until it comes. Absent or 0: do not wait. When the time is over the result is []. */
   timeout?: number;
   /** Aborts until the storage transaction is issued. */
   signal?: AbortSignal;

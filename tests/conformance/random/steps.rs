@@ -65,7 +65,8 @@ impl Random {
         let tab = self.chance.below(2);
         self.tell(|| format!("tab {tab} is opened again"));
         self.tabs[tab].close().await;
-        self.tabs[tab] = self.shop.another_tab().await;
+        let opened = if self.sees_locks { self.shop.another_tab().await } else { self.shop.tab_without_locks().await };
+        self.tabs[tab] = opened;
         self.open.retain(|open| open.tab != tab);
     }
 

@@ -11,6 +11,8 @@ use pocket_broker::ids::Ids;
 use pocket_broker::store::Store;
 use pocket_broker::{Host, Notice};
 
+use super::locks::OriginLocks;
+
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
 pub(crate) struct ManualClock(Cell<f64>);
@@ -101,6 +103,8 @@ pub(crate) struct TestHost {
     pub(crate) timer: Rc<ManualTimer>,
     /// What was told to other contexts.
     pub(crate) notices: Rc<RefCell<Vec<Notice>>>,
+    /// The origin's.
+    pub(crate) locks: OriginLocks,
 }
 
 /// A host over a store. `seed`: another one for every context of a database.
@@ -109,15 +113,17 @@ pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
     let timer = Rc::new(ManualTimer::default());
     let notices = Rc::new(RefCell::new(Vec::new()));
     let told = Rc::clone(&notices);
+    let locks = OriginLocks::default();
     let host = Host {
         store,
         clock: Rc::<ManualClock>::clone(&clock),
         timer: Rc::<ManualTimer>::clone(&timer),
         ids: Rc::new(CountedIds(Cell::new(seed.wrapping_mul(0xd134_2543_de82_ef95)))),
+        locks: Some(Rc::new(locks.clone())),
         spawn: Rc::new(spawn),
         wake: Rc::new(move |notice| told.borrow_mut().push(notice.clone())),
     };
-    TestHost { host, clock, timer, notices }
+    TestHost { host, clock, timer, notices, locks }
 }
 
 #[cfg(target_arch = "wasm32")]

@@ -72,7 +72,22 @@ impl Shop {
         self.tabs.set(self.tabs.get() + 1);
         let mut other = host(Rc::clone(&self.store), self.tabs.get()).host;
         (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
+        other.locks.clone_from(&self.host.host.locks);
         Broker::open(other).await.expect("the broker opens")
+    }
+
+    /// Another tab that has no locks, as one on plain http, or one that was frozen and lost them.
+    pub(crate) async fn tab_without_locks(&self) -> Broker {
+        self.tabs.set(self.tabs.get() + 1);
+        let mut other = host(Rc::clone(&self.store), self.tabs.get()).host;
+        (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
+        other.locks = None;
+        Broker::open(other).await.expect("the broker opens")
+    }
+
+    /// How many locks of the origin are held.
+    pub(crate) fn locks_held(&self) -> usize {
+        self.host.locks.held()
     }
 
     pub(crate) fn clock(&self) -> &ManualClock {

@@ -31,7 +31,7 @@ interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "receive" | "endConv
 interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "transmissionQueue" | "archive"> {
   conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "end" | "info">;
 }
-interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal"> {}
+interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal" | "getConversationGroup"> {}
 type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "message-dropped" | "close">;
 interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "purgeArchive" | "close"> {
   define(definitions: C.Definitions): Promise<Broker>;
