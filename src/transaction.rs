@@ -37,7 +37,7 @@ enum Phase {
 
 /// A unit of work of the application. Dropping it rolls it back.
 pub struct Transaction {
-    core: Rc<Core>,
+    pub(crate) core: Rc<Core>,
     lock_timeout: f64,
     number: u64,
     phase: Cell<Phase>,
@@ -102,7 +102,7 @@ impl Transaction {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Call::Verb(Verb::Send(Send { to, messages }))).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages, validated_by: None }))).await.map(drop)
     }
 
     /// `RECEIVE`, without waiting. The group is held until the transaction ends; a rollback makes the rows ready again.

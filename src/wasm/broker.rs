@@ -130,7 +130,7 @@ impl RawBroker {
         signal: Option<AbortSignal>,
     ) -> Promise {
         let (send, ids) = convert::send(
-            &self.member.connection.host,
+            &self.member.broker.core,
             &handles,
             &message_type,
             convert::body(body, packing, size),
@@ -153,7 +153,7 @@ impl RawBroker {
         signal: Option<AbortSignal>,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = convert::send_many(&self.member.connection.host, handle, columns);
+        let (send, ids) = convert::send_many(&self.member.broker.core, handle, columns);
         self.call(Ok(Call::Verb(send)), signal, ids)
     }
 
@@ -224,10 +224,7 @@ impl RawBroker {
 
     /// Begins a transaction.
     pub fn begin(&self) -> std::result::Result<RawTransaction, JsValue> {
-        let begun = self.member.broker.begin();
-        begun
-            .map(|transaction| RawTransaction::new(transaction, self.member.connection.host.clone()))
-            .map_err(|error| to_js(&error))
+        self.member.broker.begin().map(RawTransaction::new).map_err(|error| to_js(&error))
     }
 
     /// Closes it. Idempotent.

@@ -212,6 +212,21 @@ inPage("a Standard Schema validator checks, says what is wrong, and never change
   h.equal(h.bodies(await elsewhere.receive("kitchen")), [{ id: "two" }]);
 });
 
+inPage("a body is checked by what was defined before it, whether or not that is awaited; what is defined after it is unknown", async (h) => {
+  const broker = await h.openShop();
+  const conversation = await h.dialog(broker);
+  const grow = (...types) => broker.define({ messageTypes: Object.fromEntries(types.map((type) => [type, "json"])), contracts: { Ordering: { ...h.shop().contracts.Ordering, ...Object.fromEntries(types.map((type) => [type, "any"])) } } });
+  const before = [grow("Before"), conversation.send("Before", new Map()), conversation.send("Before", { n: 1 })];
+  h.equal((await Promise.allSettled(before)).map(({ status, reason }) => reason?.code ?? status), ["fulfilled", "ValidationFailed", "fulfilled"]);
+  const after = [conversation.send("After", new Map()), grow("Before", "After"), conversation.send("After", { n: 2 })];
+  const [first, ...rest] = (await Promise.allSettled(after)).map(({ status, reason }) => reason?.code ?? status);
+  h.ok(["MessageTypeNotFound", "ValidationFailed"].includes(first), first);
+  h.equal(rest, ["fulfilled", "fulfilled"]);
+  await h.rejects(conversation.send("Never", new Map()), { code: "MessageTypeNotFound" });
+  await h.rejects(broker.send(crypto.randomUUID(), "Never"), { code: "ConversationNotFound" });
+  h.equal(await h.rows(broker, "kitchen"), ["1 Before 0", "1 After 1"]);
+});
+
 inPage("a validator that answers later is refused, at the call, for one and for many", async (h) => {
   const later = { "~standard": { version: 1, vendor: "test", validate: async (value) => ({ value }) } };
   const broker = await h.open({ definitions: { messageTypes: { Later: later }, contracts: { C: { Later: "any" } }, queues: { q: {} }, services: { S: { queue: "q", contracts: ["C"] } } } });
