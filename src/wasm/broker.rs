@@ -92,6 +92,12 @@ impl RawBroker {
             .map_or(JsValue::UNDEFINED, |validation| validation.letter().into())
     }
 
+    /// The validators that brokers over this connection were given, by message type. The package fills it.
+    #[wasm_bindgen(getter)]
+    pub fn validators(&self) -> js_sys::Map {
+        self.member.connection.validators.clone()
+    }
+
     /// Adds definitions.
     pub fn define(&self, definitions: JsValue) -> Promise {
         self.call(

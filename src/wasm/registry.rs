@@ -47,6 +47,8 @@ pub(super) struct Connection {
     members: RefCell<Vec<Weak<Member>>>,
     open: Cell<u32>,
     can_store_blobs: Cell<Option<bool>>,
+    /// The package keeps here what its brokers over the connection were given: validators, by message type.
+    pub(super) validators: js_sys::Map,
     /// Taken away when the connection is closed.
     wake: Rc<RefCell<Option<Wake>>>,
 }
@@ -178,6 +180,7 @@ impl Connection {
             members: RefCell::default(),
             open: Cell::new(0),
             can_store_blobs: Cell::new(None),
+            validators: js_sys::Map::new(),
             wake,
         })
     }

@@ -22,7 +22,8 @@ export type SentBy = "initiator" | "target" | "any";
 /**
  * What a body must be: "none" anything, "empty" no body (`undefined`), "json" what survives JSON unchanged, an object whatever
  * that Standard Schema v1 validator (zod, valibot, arktype…) accepts. A validator only checks, at the call: its output is
- * ignored. It is code and isn't stored: give it to each Broker that sends. One that answers with a promise is refused.
+ * ignored. It is code and isn't stored: give it in each window or worker that sends; the brokers of one database share it there
+ * while one of them is open. One that answers with a promise is refused.
  */
 export type Validation = "none" | "empty" | "json" | StandardSchemaV1;
 
