@@ -116,7 +116,7 @@ export interface RawBroker extends RawVerbs {
   begin(): RawTransaction;
   close(): Promise<void>;
 }
-export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; now?: () => number }
+export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
 /** The generated module. */
 export interface Glue {
   default(source: { module_or_path: unknown }): Promise<unknown>;

@@ -8,7 +8,7 @@ use web_sys::AbortSignal;
 
 use super::convert::{self, Columns};
 use super::error::{promise, to_js};
-use super::registry::{self, Callbacks, Member, Settings};
+use super::registry::{self, Callbacks, GivenClock, Member, Settings};
 use super::transaction::RawTransaction;
 use crate::call::Call;
 use crate::error::Result;
@@ -63,9 +63,10 @@ impl RawBroker {
     /// Opens a broker. `on_notice` hears what commits touch, `on_close` once why the broker was closed.
     pub fn open(name: String, options: JsValue, on_notice: Function, on_close: Function) -> Promise {
         promise(async move {
-            let now = Reflect::get(&options, &"now".into()).ok().and_then(|now| now.dyn_into().ok());
+            let function = |name: &str| Reflect::get(&options, &name.into()).ok().and_then(|it| it.dyn_into().ok());
+            let clock = GivenClock { now: function("now"), sleep: function("sleep") };
             let settings: Settings = convert::options(options)?;
-            let member = registry::join(&name, &settings, now, Callbacks { on_notice, on_close }).await?;
+            let member = registry::join(&name, &settings, clock, Callbacks { on_notice, on_close }).await?;
             Ok(Self { member }.into())
         })
     }
