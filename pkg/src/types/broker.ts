@@ -160,7 +160,7 @@ export interface BrokerEvents {
   "conversation-changed": {
     /** The endpoint. */
     handle: Handle;
-    /** Its new state. */
+    /** Its new state. CD: it is gone. */
     state: ConversationState;
   };
   /** This broker is closed: every later call rejects with Closed. */
