@@ -131,7 +131,7 @@ impl Broker {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Call::Verb(Verb::Send(Send { to, messages })), cancelled).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages, validated_by: None })), cancelled).await.map(drop)
     }
 
     /// `RECEIVE`. The rows are gone when this resolves: a [`Transaction`] handles them safely.

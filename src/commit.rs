@@ -44,15 +44,8 @@ const PLAIN: [StoreName; 8] = [
 /// Says that the caller does not want it any more.
 pub type Cancelled = Rc<dyn Fn() -> bool>;
 
-/// How many locks a batch asks for that were not guessed.
+/// How often a batch asks for locks that were not guessed.
 const ASKS: u32 = 4;
-
-/// A lock that a command of a batch turned out to need.
-struct Wanted {
-    left: u32,
-    /// The command's call.
-    lock: Option<u64>,
-}
 
 struct Command {
     verb: Rc<Verb>,
@@ -144,23 +137,28 @@ impl Core {
         let guesses = batch.iter().filter(|command| command.purpose == Purpose::Commit);
         let guesses = guesses.filter_map(|command| Some((command.verb.guess_group(self)?, command.call)));
         self.locks.ask_all(guesses.collect()).await;
-        let wanted = RefCell::new(Wanted { left: ASKS, lock: None });
+        let mut asks = ASKS;
         let scope: &[StoreName] =
             if batch.iter().all(|command| command.verb.is_plain()) { &PLAIN } else { &StoreName::ALL };
         for _ in 0..RELOADS {
-            let attempt =
-                transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch, &wanted).await);
-            match attempt.await {
+            if asks > 0 {
+                self.locks.assume();
+            }
+            let outcome =
+                transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await).await;
+            let wanted = self.locks.assumed();
+            match outcome {
                 Ok((outcomes, notice, catalog)) => {
                     self.keep_catalog(catalog);
                     self.announce(&notice);
                     crate::sweep::after_commit(self);
                     return Ok(outcomes);
                 }
-                Err(Stop::Wanted(group)) => {
+                // All of them wait for the locks: they stay in order.
+                Err(Stop::Wanted(_)) if !wanted.is_empty() => {
                     self.forget_uncommitted();
-                    let call = wanted.borrow_mut().lock.take().unwrap_or_default();
-                    self.locks.ask(&group, call).await;
+                    asks = asks.saturating_sub(1);
+                    self.locks.ask_all(wanted).await;
                 }
                 Err(Stop::Stale) => self.reload_catalog().await?,
                 // It was rolled back, and whatever did it may have passed (D27).
@@ -178,7 +176,6 @@ impl Core {
         self: &Rc<Self>,
         tx: &Tx,
         batch: &[Command],
-        wanted: &RefCell<Wanted>,
     ) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
         self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
@@ -203,18 +200,14 @@ impl Core {
             }
             match outcome {
                 Err(Stop::Stale) => return Err(Stop::Stale),
-                // All of them wait for the lock: they stay in order. One that needs many is not waited for, and comes back by itself.
-                Err(Stop::Wanted(group)) if wanted.borrow().left > 0 => {
-                    let mut wanted = wanted.borrow_mut();
-                    wanted.left -= 1;
-                    wanted.lock = Some(command.call);
-                    return Err(Stop::Wanted(group));
-                }
                 // Half of it is done: it has to be undone, and with it what shares its storage transaction.
                 Err(stop) if driver.changes.effects != effects => return Err(Error::from(stop).into()),
                 Err(Stop::Failed(error)) if error.is_storage() => return Err(error.into()),
                 outcome => outcomes.push(outcome),
             }
+        }
+        if let Some(group) = self.locks.first_assumed() {
+            return Err(Stop::Wanted(group));
         }
         driver.hand_over().await?;
         let catalog = driver.catalog;

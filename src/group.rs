@@ -70,6 +70,8 @@ pub(crate) struct GroupLocks {
     /// Locks that are being asked for, and who waits for the answer.
     asking: RefCell<Map<Rc<str>, Vec<oneshot::Sender<()>>>>,
     calls: RefCell<Map<u64, Seen>>,
+    /// What a batch has claimed before its locks were asked for: see [`GroupLocks::assume`].
+    assumed: RefCell<Option<Vec<(Rc<str>, u64)>>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
     /// How often somebody has let go.
     releases: Cell<u64>,
@@ -101,7 +103,15 @@ impl GroupLocks {
             return Claim::Held;
         }
         if self.origin.is_some() {
-            return Claim::Wanted;
+            return match &mut *self.assumed.borrow_mut() {
+                Some(assumed) if caller.transaction.is_none() => {
+                    if !assumed.iter().any(|(other, _)| other == group) {
+                        assumed.push((Rc::clone(group), caller.call));
+                    }
+                    Claim::Ours
+                }
+                _ => Claim::Wanted,
+            };
         }
         if caller.transaction.is_some() {
             groups.insert(Rc::clone(group), Holders { transaction: caller.transaction, ..Holders::default() });
@@ -196,6 +206,22 @@ impl GroupLocks {
                 }
             }
         }
+    }
+
+    /// A batch finds out which groups it needs: until [`GroupLocks::assumed`], a group that is wanted counts as had. When there were any, the
+    /// batch must not be committed: its locks are asked for, and it is run again.
+    pub(crate) fn assume(&self) {
+        self.assumed.replace(Some(Vec::new()));
+    }
+
+    /// The first of them, if there are any.
+    pub(crate) fn first_assumed(&self) -> Option<Rc<str>> {
+        self.assumed.borrow().as_ref().and_then(|assumed| assumed.first()).map(|(group, _)| Rc::clone(group))
+    }
+
+    /// Ends it: the groups that were assumed.
+    pub(crate) fn assumed(&self) -> Vec<(Rc<str>, u64)> {
+        self.assumed.take().unwrap_or_default()
     }
 
     /// Asks for many at once.

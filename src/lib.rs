@@ -56,6 +56,7 @@
 //!     clock: Rc::new(NoTime),
 //!     timer: Rc::new(NoTime),
 //!     ids: Rc::new(Fixed),
+//!     locks: None,
 //!     spawn: Rc::new(move |task| spawner.spawn_local_obj(task.into()).expect("the pool runs")),
 //!     wake: Rc::new(|_| {}),
 //! };

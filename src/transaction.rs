@@ -38,7 +38,7 @@ enum Phase {
 
 /// A unit of work of the application. Dropping it rolls it back.
 pub struct Transaction {
-    core: Rc<Core>,
+    pub(crate) core: Rc<Core>,
     lock_timeout: f64,
     number: u64,
     phase: Cell<Phase>,
@@ -103,7 +103,7 @@ impl Transaction {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Call::Verb(Verb::Send(Send { to, messages })), None).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages, validated_by: None })), None).await.map(drop)
     }
 
     /// `RECEIVE`. The group is held until the transaction ends; a rollback makes the rows ready again.

@@ -296,7 +296,7 @@ impl Work<'_> {
         }
         self.count(service, |counters| counters.moved(from, to))?;
         if from.is_some() {
-            self.changes.notice.states.push((conversation.handle(role), to.map_or("", State::letters)));
+            self.changes.notice.states.push((conversation.handle(role), to.unwrap_or(State::Closed).letters()));
         }
         Ok(())
     }

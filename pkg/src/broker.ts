@@ -34,7 +34,7 @@ export class PocketBroker extends Target implements Broker {
     super();
     this.name = name;
     this.instanceId = raw.instanceId;
-    const core: Core = { name, raw, maxMessageBytes, validators: new Map(), storesBlobs: undefined, closed: undefined };
+    const core: Core = { name, raw, maxMessageBytes, validators: raw.validators, storesBlobs: undefined, closed: undefined };
     this.#core = core;
     this.#views = new ViewCalls(core, () => this.#verbs);
     this.#verbs = new VerbCalls({ core, line: this.#line, target: () => openRaw(core), views: this.#views, speaker: () => this.#verbs });

@@ -1,6 +1,7 @@
 // The lower side: the one class that the wasm exports, and what crosses the boundary. Times are epoch milliseconds.
 import type { BrokerErrorCode } from "./types/errors.js";
 import type { BrokerEvents } from "./types/broker.js";
+import type { StandardSchemaV1 } from "./types/definitions.js";
 import type { ConversationEndpoint, QueueInfo, TransmissionRow } from "./types/messages.js";
 
 export type RawValidation = "N" | "E" | "J" | "S";
@@ -101,6 +102,8 @@ export interface RawTransaction extends RawVerbs {
 export interface RawBroker extends RawVerbs {
   readonly instanceId: string;
   canStoreBlobs(): Promise<boolean>;
+  /** One for all brokers over the connection; the wasm side never looks into it. */
+  readonly validators: Map<string, StandardSchemaV1>;
   validationOf(messageType: string): RawValidation | undefined;
   define(definitions: RawDefinitions): Promise<void>;
   alterQueue(name: string, options: RawQueueOptions): Promise<void>;
@@ -115,7 +118,7 @@ export interface RawBroker extends RawVerbs {
   begin(): RawTransaction;
   close(): Promise<void>;
 }
-export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; now?: () => number }
+export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
 /** The generated module. */
 export interface Glue {
   default(source: { module_or_path: unknown }): Promise<unknown>;

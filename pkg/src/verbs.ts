@@ -4,14 +4,14 @@ import { unpack } from "./blobs.js";
 import { BegunConversation } from "./conversation.js";
 import type { Core } from "./core.js";
 import { reasonOf, refuse, rethrow } from "./errors.js";
-import type { Line } from "./line.js";
+import { together, type Line } from "./line.js";
 import { expand, idText, idTexts } from "./messages.js";
-import { dialogOptions, endOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Outgoing, type Receiving } from "./outgoing.js";
+import { dialogOptions, endOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Receiving } from "./outgoing.js";
 import type { RawTransaction, RawVerbs } from "./raw.js";
 import { conversationHandle, groupOrHandle } from "./refs.js";
 import type { Message } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, Verbs } from "./types/verbs.js";
-import { validationOf, type Validate } from "./validation.js";
+import { validate } from "./validation.js";
 import type { ViewCalls } from "./views.js";
 
 /** Whom the verbs go to: the broker, or a transaction that is open; a promise while that is being settled. Throws when there is nobody any more. */
@@ -55,8 +55,12 @@ export class VerbCalls implements Verbs {
       if (signal?.aborted) return Promise.reject(signal.reason);
       const target = this.#route.target();
       const taken = takeBody(this.#route.core, body, "body");
-      validationOf(this.#route.core, messageType)?.(body, "body");
-      return this.#route.line.run(target, (raw) => raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal), taken.ready)
+      const late = validate(this.#route.core, [{ messageType, body, headers }], [taken], () => "body");
+      const task = (raw: RawVerbs): Promise<Uint8Array> => {
+        late?.check();
+        return raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal);
+      };
+      return this.#route.line.run(target, task, together([late?.ready, taken.ready]))
         .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(error, signal), [taken], () => "body"); });
     } catch (error) {
       return refuse(error);
@@ -72,14 +76,16 @@ export class VerbCalls implements Verbs {
       const target = this.#route.target();
       const name = (index: number): string => `messages[${index}].body`;
       const bodies = takeBodies(this.#route.core, list.map(({ body }) => body), name);
-      const types = validateAll(this.#route.core, list, name);
+      const late = validate(this.#route.core, list, bodies, name);
+      const types = list.map(({ messageType }) => messageType);
+      const columns = types.every((type) => type === types[0]) ? types[0] ?? "" : types;
       const headers = list.some((message) => message.headers !== undefined) ? list.map((message) => message.headers) : undefined;
-      const waits = bodies.filter(({ ready }) => ready !== undefined).map(({ ready }) => ready);
       const task = (raw: RawVerbs): Promise<Uint8Array> => {
+        late?.check();
         const packings = bodies.some(({ packing }) => packing !== 0) ? Uint32Array.from(bodies, ({ packing }) => packing) : undefined;
-        return raw.sendMany(handle, types, bodies.map(({ value }) => value), packings, Float64Array.from(bodies, ({ size }) => size), headers, signal);
+        return raw.sendMany(handle, columns, bodies.map(({ value }) => value), packings, Float64Array.from(bodies, ({ size }) => size), headers, signal);
       };
-      return this.#route.line.run(target, task, waits.length === 0 ? undefined : Promise.all(waits))
+      return this.#route.line.run(target, task, together([late?.ready, ...bodies.map(({ ready }) => ready)]))
         .then(idTexts, (error) => { throw namePart(reasonOf(error, signal), bodies, name); });
     });
   }
@@ -145,16 +151,6 @@ export class VerbCalls implements Verbs {
       return refuse(error);
     }
   }
-}
-
-/** Validates every body, and gives the message types: one for all, or one each. */
-function validateAll(core: Core, list: readonly Outgoing[], name: (index: number) => string): string | string[] {
-  const validations = new Map<string, Validate | undefined>();
-  for (const [index, { messageType, body }] of list.entries()) {
-    if (!validations.has(messageType)) validations.set(messageType, validationOf(core, messageType));
-    validations.get(messageType)?.(body, name(index));
-  }
-  return validations.size === 1 ? list[0]?.messageType ?? "" : list.map(({ messageType }) => messageType);
 }
 
 function nothing(): void {}

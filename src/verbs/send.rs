@@ -35,6 +35,8 @@ pub struct Send {
     pub to: Vec<Rc<str>>,
     /// As many as handles, or any number for one handle.
     pub messages: Vec<OutgoingMessage>,
+    /// The definitions that the bodies were validated by, if they were.
+    pub(crate) validated_by: Option<Rc<Catalog>>,
 }
 
 impl Send {
@@ -54,7 +56,7 @@ impl Send {
         let mut checked = Vec::with_capacity(self.to.len());
         for (handle, messages) in self.to.iter().zip(shares) {
             let (conversation, role) = work.endpoint(handle)?;
-            check(work, &conversation, role, messages)?;
+            check(work, &conversation, role, messages, self.validated_by.as_deref())?;
             checked.push((conversation.number, role, messages));
         }
         for (number, role, messages) in checked {
@@ -67,7 +69,13 @@ impl Send {
     }
 }
 
-fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, messages: &[OutgoingMessage]) -> Outcome<()> {
+fn check(
+    work: &mut Work<'_>,
+    conversation: &Conversation,
+    role: Role,
+    messages: &[OutgoingMessage],
+    validated_by: Option<&Catalog>,
+) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Err(work.not_found(&conversation.handle(role)).into()) };
     // What an END or an Error at the other end does to a transaction that has already sent: see `too_late`.
     if !side.state.may_send() && !is_late(work, side.state) {
@@ -79,6 +87,10 @@ fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, messages:
     for message in messages {
         if last != Some(&message.message_type) {
             check_type(work, conversation, role, &message.message_type)?;
+            if let Some(definitions) = validated_by {
+                // A type that came after the bodies were validated: nobody has looked at them as that.
+                definitions.message_type(&message.message_type)?;
+            }
             last = Some(&message.message_type);
         }
     }

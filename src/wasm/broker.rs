@@ -8,7 +8,7 @@ use web_sys::AbortSignal;
 
 use super::convert::{self, Columns};
 use super::error::{promise, to_js};
-use super::registry::{self, Callbacks, Member, Settings};
+use super::registry::{self, Callbacks, GivenClock, Member, Settings};
 use super::signal;
 use super::transaction::RawTransaction;
 use crate::call::Call;
@@ -66,9 +66,10 @@ impl RawBroker {
     /// Opens a broker. `on_notice` hears what commits touch, `on_close` once why the broker was closed.
     pub fn open(name: String, options: JsValue, on_notice: Function, on_close: Function) -> Promise {
         promise(async move {
-            let now = Reflect::get(&options, &"now".into()).ok().and_then(|now| now.dyn_into().ok());
+            let function = |name: &str| Reflect::get(&options, &name.into()).ok().and_then(|it| it.dyn_into().ok());
+            let clock = GivenClock { now: function("now"), sleep: function("sleep") };
             let settings: Settings = convert::options(options)?;
-            let member = registry::join(&name, &settings, now, Callbacks { on_notice, on_close }).await?;
+            let member = registry::join(&name, &settings, clock, Callbacks { on_notice, on_close }).await?;
             Ok(Self { member }.into())
         })
     }
@@ -93,6 +94,12 @@ impl RawBroker {
             .broker
             .validation_of(message_type)
             .map_or(JsValue::UNDEFINED, |validation| validation.letter().into())
+    }
+
+    /// The validators that brokers over this connection were given, by message type. The package fills it.
+    #[wasm_bindgen(getter)]
+    pub fn validators(&self) -> js_sys::Map {
+        self.member.connection.validators.clone()
     }
 
     /// Adds definitions.
@@ -133,7 +140,7 @@ impl RawBroker {
         signal: Option<AbortSignal>,
     ) -> Promise {
         let (send, ids) = convert::send(
-            &self.member.connection.host,
+            &self.member.broker.core,
             &handles,
             &message_type,
             convert::body(body, packing, size),
@@ -156,7 +163,7 @@ impl RawBroker {
         signal: Option<AbortSignal>,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = convert::send_many(&self.member.connection.host, handle, columns);
+        let (send, ids) = convert::send_many(&self.member.broker.core, handle, columns);
         self.call(Ok(Call::Verb(send)), signal, ids)
     }
 
@@ -227,10 +234,7 @@ impl RawBroker {
 
     /// Begins a transaction.
     pub fn begin(&self) -> std::result::Result<RawTransaction, JsValue> {
-        let begun = self.member.broker.begin();
-        begun
-            .map(|transaction| RawTransaction::new(transaction, self.member.connection.host.clone()))
-            .map_err(|error| to_js(&error))
+        self.member.broker.begin().map(RawTransaction::new).map_err(|error| to_js(&error))
     }
 
     /// Closes it. Idempotent.

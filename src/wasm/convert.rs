@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use wasm_bindgen::prelude::*;
 
 use crate::body::{Body, Part, Value};
-use crate::core::Host;
+use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
 use crate::message::Column;
 use crate::notice::Notice;
@@ -28,19 +28,19 @@ fn names(names: &Array) -> Vec<Rc<str>> {
 }
 
 /// SEND of one message on several conversations, and the ids of the messages.
-pub(super) fn send(host: &Host, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
+pub(super) fn send(core: &Core, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
     let to = names(handles);
     let message_type: Rc<str> = message_type.into();
     let headers = (!headers.is_undefined()).then(|| Part::from(Value(headers)));
     let message = || OutgoingMessage {
         message_type: Rc::clone(&message_type),
-        id: host.ids.uuid(),
+        id: core.host.ids.uuid(),
         headers: headers.clone(),
         body: body.clone(),
     };
     let messages: Vec<_> = std::iter::repeat_with(message).take(to.len()).collect();
     let ids = ids(&messages);
-    (Verb::Send(Send { to, messages }), ids)
+    (Verb::Send(Send { to, messages, validated_by: Some(core.catalog()) }), ids)
 }
 
 /// The columns of many messages, all of one length.
@@ -56,7 +56,7 @@ pub(super) struct Columns {
 }
 
 /// SEND of many messages on one conversation, and their ids.
-pub(super) fn send_many(host: &Host, handle: String, columns: Columns) -> (Verb, JsValue) {
+pub(super) fn send_many(core: &Core, handle: String, columns: Columns) -> (Verb, JsValue) {
     let types = match columns.types.as_string() {
         Some(name) => vec![Rc::from(name); columns.sizes.len()],
         None => names(columns.types.unchecked_ref()),
@@ -65,7 +65,7 @@ pub(super) fn send_many(host: &Host, handle: String, columns: Columns) -> (Verb,
     let headers = columns.headers.map(|headers| Value(headers.into()));
     let message = |(index, (message_type, size)): (usize, (Rc<str>, f64))| OutgoingMessage {
         message_type,
-        id: host.ids.uuid(),
+        id: core.host.ids.uuid(),
         headers: headers.as_ref().map(|headers| headers.item(index)).filter(|own| !own.is_undefined()).map(Part::from),
         body: Body {
             value: Part::item(&bodies, index),
@@ -75,7 +75,7 @@ pub(super) fn send_many(host: &Host, handle: String, columns: Columns) -> (Verb,
     };
     let messages: Vec<_> = types.into_iter().zip(columns.sizes).enumerate().map(message).collect();
     let ids = ids(&messages);
-    (Verb::Send(Send { to: vec![handle.into()], messages }), ids)
+    (Verb::Send(Send { to: vec![handle.into()], messages, validated_by: Some(core.catalog()) }), ids)
 }
 
 /// A body, as the package has packed and measured it.

@@ -10,7 +10,6 @@ use super::convert::{self, Columns};
 use super::error::promise;
 use super::signal;
 use crate::call::Call;
-use crate::core::Host;
 use crate::error::Result;
 use crate::transaction::Transaction;
 use crate::verbs::Verb;
@@ -20,12 +19,11 @@ use crate::verbs::Verb;
 #[derive(Debug)]
 pub struct RawTransaction {
     transaction: Rc<Transaction>,
-    host: Host,
 }
 
 impl RawTransaction {
-    pub(super) fn new(transaction: Rc<Transaction>, host: Host) -> Self {
-        Self { transaction, host }
+    pub(super) fn new(transaction: Rc<Transaction>) -> Self {
+        Self { transaction }
     }
 
     /// Runs a verb. `done` is what it gives when it has no answer of its own.
@@ -69,7 +67,7 @@ impl RawTransaction {
         headers: JsValue,
     ) -> Promise {
         let (send, ids) =
-            convert::send(&self.host, &handles, &message_type, convert::body(body, packing, size), headers);
+            convert::send(&self.transaction.core, &handles, &message_type, convert::body(body, packing, size), headers);
         self.call(Ok(Call::Verb(send)), None, ids)
     }
 
@@ -85,7 +83,7 @@ impl RawTransaction {
         headers: Option<Array>,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = convert::send_many(&self.host, handle, columns);
+        let (send, ids) = convert::send_many(&self.transaction.core, handle, columns);
         self.call(Ok(Call::Verb(send)), None, ids)
     }
 

@@ -6,6 +6,7 @@ inPage("a dialog from its first word to its last", async (h, pb) => {
   const counter = await h.dialog(broker);
   h.equal([counter.isInitiator, counter.service, counter.farService, counter.contract], [true, "Counter", "Kitchen", "Ordering"]);
   h.equal(new Set([counter.handle, counter.groupId, counter.conversationId]).size, 3, "three ids");
+  const states = h.collect(broker, "conversation-changed");
   const id = await counter.send("Order", { dish: "soup" });
   const [order] = await broker.receive("kitchen");
   h.equal([order.messageId, order.messageTypeName, order.body, order.status, order.messageSequenceNumber], [id, "Order", { dish: "soup" }, 0, 0]);
@@ -22,6 +23,8 @@ inPage("a dialog from its first word to its last", async (h, pb) => {
   await broker.endConversation(end);
   h.equal(await broker.conversations().toArray(), []);
   h.equal([await broker.count("counter"), await broker.count("kitchen")], [0, 0]);
+  const [ours, theirs] = [counter.handle, order.conversationHandle].map((handle) => states.filter((each) => each.handle === handle).map(({ state }) => state));
+  h.equal([ours, theirs], [["CO", "DI", "CD"], ["CD"]], "the last that is heard of an endpoint is that it is closed");
 });
 
 inPage("endpoints: SO, CO and what their rows say", async (h) => {

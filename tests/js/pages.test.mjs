@@ -99,6 +99,43 @@ withPages("transactions of two pages over one group: what commits, commits once"
   assert.deepEqual([...answers].sort(), [0, 1, 2, 3, 4]);
 });
 
+withPages("what another page has just defined is checked here like anything else, and keeps its place", 2, async ([left, right]) => {
+  const name = database();
+  for (const page of [left, right]) await page.step(openHere, name);
+  const handle = await right.step(async (h) => (await h.order(h.state.broker, 0)).handle);
+  const grow = (h, _, type) => {
+    const { Ordering } = h.shop().contracts;
+    h.state.grown = { ...h.state.grown, [type]: "any" };
+    return h.state.broker.define({ messageTypes: { [type]: "json" }, contracts: { Ordering: { ...Ordering, ...h.state.grown } } }).then(() => {});
+  };
+
+  await left.step(grow, "One");
+  await right.step((h, _, handle) => h.rejects(h.state.broker.send(handle, "One", new Map([[1, 2]])), { code: "ValidationFailed", number: 8430, details: { path: "body" } }), handle);
+  await left.step(grow, "Two");
+  await right.step(async (h, _, handle) => {
+    const messages = [{ messageType: "Two", body: { n: 0 } }, { messageType: "One", body: { deep: [new Date(0)] } }];
+    const error = await h.rejects(h.state.broker.sendMany(handle, messages), { code: "ValidationFailed" });
+    h.equal(error.details.path, "messages[1].body.deep[0]");
+  }, handle);
+  await left.step(grow, "Three");
+  await right.step((h, _, handle) => h.state.broker.transaction((tx) => h.rejects(tx.send(handle, "Three", new Set()), { code: "ValidationFailed" }).then(() => {})), handle);
+  assert.deepEqual(await left.step((h) => h.rows(h.state.broker, "kitchen")), [], "nothing of it was stored");
+
+  for (const type of ["Four", "Five", "Six"]) await left.step(grow, type);
+  const settled = await right.step(async (h, _, handle) => {
+    const { broker } = h.state;
+    const changing = { n: 0 };
+    const inTransaction = broker.transaction(async (tx) => { await tx.send(handle, "Four", { n: "in a transaction" }); });
+    await inTransaction;
+    const sent = [broker.send(handle, "Five", changing), broker.send(handle, "Order", { n: 1 }), broker.send(handle, "Six", 5n), broker.sendMany(handle, [{ messageType: "Six", body: { n: 2 } }]), broker.send(handle, "Order", { n: 3 })];
+    changing.n = "changed after the call";
+    return (await Promise.allSettled(sent)).map(({ status, reason }) => reason?.code ?? status);
+  }, handle);
+  assert.deepEqual(settled, ["fulfilled", "fulfilled", "ValidationFailed", "fulfilled", "fulfilled"]);
+  const rows = await left.step(async (h) => (await h.state.broker.select("kitchen").toArray()).map((row) => [row.messageTypeName, row.validation, row.body.n]));
+  assert.deepEqual(rows, [["Four", "J", "in a transaction"], ["Five", "J", 0], ["Order", "N", 1], ["Six", "J", 2], ["Order", "N", 3]]);
+});
+
 withPages("a reload keeps the instance, the conversation and its rows", 1, async ([page]) => {
   const name = database();
   const id = await page.step(openHere, name);

@@ -8,9 +8,21 @@ export type GroupId = string;
 export type MessageId = string;
 
 /** A handle, a Conversation, or a received message: `tx.send(message, "Reply", …)` answers it. */
-export type ConversationRef = Handle | { readonly handle: Handle } | { readonly conversationHandle: Handle };
+export type ConversationRef = Handle | {
+  /** Of a Conversation. */
+  readonly handle: Handle;
+} | {
+  /** Of a received message or a row. */
+  readonly conversationHandle: Handle;
+};
 /** A group's id, or a conversation in it by handle or object. A string is looked up as a handle first. */
-export type GroupRef = GroupId | { readonly handle: Handle } | { readonly conversationHandle: Handle };
+export type GroupRef = GroupId | {
+  /** Of a Conversation. */
+  readonly handle: Handle;
+} | {
+  /** Of a received message or a row. */
+  readonly conversationHandle: Handle;
+};
 
 /**
  * The verbs. On a Broker each call is a transaction of its own, and its promise settles after the commit. On a Transaction they
@@ -22,7 +34,7 @@ export type GroupRef = GroupId | { readonly handle: Handle } | { readonly conver
 export interface Verbs {
   /**
    * BEGIN DIALOG CONVERSATION. Nothing is sent and the target is not looked for yet.
-   * Errors: ServiceNotFound, ContractNotFound, ConversationNotFound, GroupInvalid, GroupLocked, InvalidLifetime.
+   * Errors: ServiceNotFound, ContractNotFound, ConversationNotFound, GroupInvalid, InvalidLifetime.
    */
   beginDialog(options: BeginDialog): Promise<Conversation>;
 
@@ -77,6 +89,7 @@ export interface BeginDialog {
   lifetime?: number;
 }
 
+/** Options of `send`, and without `headers` of `sendMany`. */
 export interface SendOptions {
   /** Text by name; kept with the message. The names that the error queue uses itself (`ExceptionInfo.…`, `FailedQ`, `TimeOfFailure`, `ProcessingEndpoint`, `Retries`) are refused. */
   headers?: Record<string, string>;
@@ -84,13 +97,17 @@ export interface SendOptions {
   signal?: AbortSignal;
 }
 
+/** One of the messages of `sendMany`. */
 export interface OutgoingMessage {
   /** Default "DEFAULT". */
   messageType?: string;
+  /** Any structured-clone value that the message type's validation accepts. Default: no body. */
   body?: unknown;
+  /** As in {@link SendOptions}. */
   headers?: Record<string, string>;
 }
 
+/** Options of `receive`. */
 export interface ReceiveOptions {
   /** At most this many, 1 or more. Default: all that the one group has ready, up to 10 000 rows and 64 MiB. */
   top?: number;
@@ -104,9 +121,15 @@ export interface ReceiveOptions {
   signal?: AbortSignal;
 }
 
+/** Options of `endConversation`. Without `error` and `cleanup` the far side gets an EndDialog. */
 export interface EndOptions {
-  /** END WITH ERROR: code > 0, description of 1 to 3 000 characters. */
-  error?: { code: number; description: string };
+  /** END WITH ERROR: the far side gets an Error with it. */
+  error?: {
+    /** A whole number above 0. */
+    code: number;
+    /** 1 to 3 000 characters. */
+    description: string;
+  };
   /** END WITH CLEANUP: the far side is not told. */
   cleanup?: boolean;
   /** Copies every row of this side, retained ones included, to the archive before they go, in the same transaction. Default: as the queue's `archive`. */
@@ -115,7 +138,9 @@ export interface EndOptions {
 
 /** What END threw away unread, so that nothing is lost silently, and what it copied to the archive. */
 export interface EndResult {
+  /** Messages that nobody had received. */
   discarded: number;
+  /** Rows that were copied. */
   archived: number;
 }
 
@@ -124,13 +149,19 @@ export interface EndResult {
  * after the commit; after a rollback it is ConversationNotFound. It can't be sent or cloned: send its handle.
  */
 export interface Conversation {
+  /** Names this endpoint. */
   readonly handle: Handle;
   /** Shared by both sides. */
   readonly conversationId: string;
+  /** The group on this side. */
   readonly groupId: GroupId;
+  /** This side began it. */
   readonly isInitiator: boolean;
+  /** The service on this side. */
   readonly service: string;
+  /** The service at the other end. */
   readonly farService: string;
+  /** The conversation's contract. */
   readonly contract: string;
   /** SEND on this conversation; see {@link Verbs.send}. */
   send(messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId>;
