@@ -26,8 +26,6 @@ use crate::work::{Outcome, Purpose, Stop};
 /// The most verbs, and bytes of bodies, in one storage transaction.
 const VERBS: usize = 4_096;
 const BYTES: f64 = 16_777_216.0;
-/// How often definitions may change under a call before it gives up.
-pub(crate) const RELOADS: u32 = 16;
 
 /// The stores that messages go through: a narrower scope costs less, and lets readers of the other stores go on.
 const PLAIN: [StoreName; 8] = [
@@ -126,13 +124,14 @@ impl Core {
         }
     }
 
-    /// One storage transaction for all of them, begun again when the definitions turn out to be old.
+    /// One storage transaction for all of them. When the definitions turn out to be old, another one reads them and goes on by them.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
-        let mut retried = false;
-        let scope: &[StoreName] =
-            if batch.iter().all(|command| command.verb.is_plain()) { &PLAIN } else { &StoreName::ALL };
-        for _ in 0..RELOADS {
-            let attempt = transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
+        let (mut is_stale, mut retried) = (false, false);
+        let is_plain = batch.iter().all(|command| command.verb.is_plain());
+        loop {
+            let scope: &[StoreName] = if is_plain && !is_stale { &PLAIN } else { &StoreName::ALL };
+            let attempt =
+                transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch, is_stale).await);
             match attempt.await {
                 Ok((outcomes, notice, catalog)) => {
                     self.keep_catalog(catalog);
@@ -140,7 +139,7 @@ impl Core {
                     crate::sweep::after_commit(self);
                     return Ok(outcomes);
                 }
-                Err(Stop::Stale) => self.reload_catalog().await?,
+                Err(Stop::Stale) if !is_stale => is_stale = true,
                 // It was rolled back, and whatever did it may have passed (D27).
                 Err(Stop::Failed(error)) if !retried && error.is_rolled_back() => {
                     self.forget_uncommitted();
@@ -149,13 +148,13 @@ impl Core {
                 Err(stop) => return Err(stop.into()),
             }
         }
-        Err(Stop::Stale.into())
     }
 
     async fn run_all(
         self: &Rc<Self>,
         tx: &Tx,
         batch: &[Command],
+        is_stale: bool,
     ) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
         self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
@@ -163,6 +162,9 @@ impl Core {
             command.verb.guess(self, &mut reads);
         }
         let mut driver = Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };
+        if is_stale {
+            driver.read_definitions().await?;
+        }
         let mut outcomes = Vec::with_capacity(batch.len());
         for command in batch {
             if command.cancelled.as_ref().is_some_and(|cancelled| cancelled()) {

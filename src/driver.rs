@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use crate::changes::Changes;
 use crate::core::Core;
-use crate::definitions::Catalog;
+use crate::definitions::{self, Catalog};
+use crate::error::Result;
 use crate::reads::Reads;
 use crate::store::Tx;
 use crate::work::{Outcome, Purpose, Stop, Work};
@@ -19,6 +20,13 @@ pub(crate) struct Driver<'a> {
 }
 
 impl Driver<'_> {
+    /// Reads the definitions within the storage transaction: from here on they are the present ones, whatever other contexts do.
+    pub(crate) async fn read_definitions(&mut self) -> Result<()> {
+        self.catalog = Rc::new(definitions::load(self.tx).await?);
+        self.core.keep_catalog(Rc::clone(&self.catalog));
+        Ok(())
+    }
+
     /// Hands what has changed to the storage transaction: what is read afterwards sees it.
     pub(crate) async fn hand_over(&mut self) -> Outcome<()> {
         self.run(Purpose::Commit, |work| work.flush()).await?;
@@ -51,9 +59,9 @@ impl Driver<'_> {
                     self.changes.back_to(&mark);
                     self.reads.fetch(self.tx, self.changes).await?;
                 }
-                Err(Stop::Later) => {
+                Err(stop @ (Stop::Later | Stop::Stale)) => {
                     self.changes.back_to(&mark);
-                    return Err(Stop::Later);
+                    return Err(stop);
                 }
                 outcome => {
                     self.catalog = catalog;

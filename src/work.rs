@@ -30,7 +30,7 @@ pub(crate) enum Stop {
     Missing,
     /// It has to see in the store what the verbs before it did: they are handed over first.
     Later,
-    /// The definitions have changed elsewhere: load them and begin again.
+    /// The definitions have changed elsewhere: they are read, and it begins again.
     Stale,
     /// Another transaction holds this group.
     Held(Rc<str>),
@@ -47,7 +47,12 @@ impl From<Stop> for Error {
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Failed(error) => error,
-            Stop::Stale | Stop::Later | Stop::Missing => Self::new(ErrorCode::Conflict, "The definitions changed again and again meanwhile. Try again."),
+            // The definitions were read in the same storage transaction.
+            Stop::Stale | Stop::Later | Stop::Missing => Self::new(
+                ErrorCode::StorageCorrupt,
+                "A record of the object store \"queues\" is missing, or does not belong to the definitions that are stored beside it. It was left as it is. Delete the broker with deleteBroker to begin anew.",
+            )
+            .with("store", StoreName::Queues.name()),
             Stop::Held(group) => Self::new(
                 ErrorCode::GroupLocked,
                 format!("Another reader holds the conversation group {group}. Try again, or raise `lockTimeout` in openBroker."),
