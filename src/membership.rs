@@ -83,16 +83,24 @@ fn read_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> Outcome
     Ok(sides)
 }
 
+/// The side that is alone in its own group, as the store has it: a transaction may have put another one beside it already.
+pub(crate) fn stored_alone(work: &mut Work<'_>, group: &str) -> Outcome<Option<SideId>> {
+    let Some(own) = Decoded::parse(group).filter(|own| own.is_group) else { return Ok(None) };
+    let conversation = work.stored(own.side.conversation)?;
+    Ok(conversation.filter(|conversation| is_alone(conversation, own)).map(|_| own.side))
+}
+
+/// Whether a side is in its own group, and none else.
+fn is_alone(conversation: &Conversation, own: Decoded) -> bool {
+    conversation.bits == own.bits && conversation.side(own.side.role).is_some_and(|side| side.group.is_none())
+}
+
 /// Some conversation of a group: the one whose own group it is, or one that was put into it.
 pub(crate) fn any_member(work: &mut Work<'_>, group: &str) -> Outcome<Option<(Box<Conversation>, Role)>> {
-    if let Some(decoded) = Decoded::parse(group).filter(|decoded| decoded.is_group) {
-        let role = decoded.side.role;
-        let conversation = work.conversation(decoded.side.conversation)?;
-        let is_alone = |conversation: &Conversation| {
-            conversation.bits == decoded.bits && conversation.side(role).is_some_and(|side| side.group.is_none())
-        };
-        if let Some(conversation) = conversation.filter(|conversation| is_alone(conversation)) {
-            return Ok(Some((conversation, role)));
+    if let Some(own) = Decoded::parse(group).filter(|own| own.is_group) {
+        let conversation = work.conversation(own.side.conversation)?;
+        if let Some(conversation) = conversation.filter(|conversation| is_alone(conversation, own)) {
+            return Ok(Some((conversation, own.side.role)));
         }
     }
     for side in some_members(work, group)? {

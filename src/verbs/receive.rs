@@ -143,9 +143,9 @@ fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<
     if !work.try_lock(&group) {
         return Ok(Vec::new());
     }
-    match conversation.side(role).and_then(|side| side.group.as_ref()) {
-        Some(group) => members_in_line(work, queue, group),
-        None => Ok(vec![conversation.id_of(role)]),
+    match membership::stored_alone(work, &group)? {
+        Some(side) => Ok(vec![side]),
+        None => members_in_line(work, queue, &group),
     }
 }
 
