@@ -14,7 +14,8 @@ use crate::store::{Key, StoreName, Tx};
 use crate::verbs::{Take, TakenRun};
 use crate::work::{Outcome, Stop, Work};
 
-/// The most bytes of bodies that RECEIVE gives; one larger row comes alone.
+/// The most rows, and bytes of bodies, that RECEIVE gives without `top`; one larger row comes alone.
+const ROWS: u64 = 10_000;
 const BYTES: f64 = 67_108_864.0;
 /// The most runs that are read at once.
 const RUNS: u64 = 2_048;
@@ -30,8 +31,10 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    pub(crate) fn new(rows: u64) -> Self {
-        Self { rows, bytes: BYTES, is_untouched: true }
+    /// `top`: so many rows, whatever their size.
+    pub(crate) fn new(top: Option<u64>) -> Self {
+        let (rows, bytes) = top.map_or((ROWS, BYTES), |top| (top, f64::INFINITY));
+        Self { rows, bytes, is_untouched: true }
     }
 
     pub(crate) fn is_used_up(&self) -> bool {

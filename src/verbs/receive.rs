@@ -16,13 +16,10 @@ use crate::store::StoreName;
 use crate::turn::Turn;
 use crate::work::{Outcome, Work};
 
-/// The most rows that RECEIVE gives without `top`.
-const ROWS: u64 = 10_000;
-
 /// What RECEIVE takes.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveOptions {
-    /// `TOP`: at most this many, a whole number from 1. Default: all that the group has ready, up to 10 000 rows and 64 MiB.
+    /// `TOP`: at most this many, whatever their size; a whole number from 1. Default: all that the group has ready, up to 10 000 rows and 64 MiB.
     pub top: Option<f64>,
     /// `WHERE conversation_handle`: only this conversation.
     pub conversation: Option<Rc<str>>,
@@ -82,7 +79,7 @@ pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions)
         (None, None) => first_in_line(work, &queue)?,
     };
 
-    let mut allowance = Allowance::new(options.top.and_then(|top| top.to_u64()).unwrap_or(ROWS));
+    let mut allowance = Allowance::new(options.top.and_then(|top| top.to_u64()));
     let mut received = Received::default();
     for side in sides {
         if allowance.is_used_up() {
