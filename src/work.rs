@@ -282,7 +282,8 @@ impl Work<'_> {
         }
         self.count(service, |counters| counters.moved(from, to))?;
         if from.is_some() {
-            self.changes.notice.states.push((conversation.handle(role), to.map_or("", State::letters)));
+            let to = to.unwrap_or(State::Closed);
+            self.changes.notice.states.push((conversation.handle(role), to.letters()));
         }
         Ok(())
     }

@@ -139,7 +139,7 @@ impl Begun {
             lifetime,
             initiator_service: options.from.as_str().into(),
             target_service: options.to.as_str().into(),
-            to_broker: options.to_broker.as_deref().map(Rc::from),
+            to_broker: options.to_broker.as_deref().map(|broker| broker.to_ascii_lowercase().into()),
             far_broker: None,
             local: None,
             initiator: Some(Side::new(from.number, State::StartedOutbound, priority, group.clone())),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::begin_dialog::lifetime_key;
+use super::send::{HAS_ENDED, IS_GONE, drop_rows};
 use super::{change_state, wrong_state};
 use crate::arrival;
 use crate::body::Body;
@@ -138,19 +139,27 @@ impl End {
         is_told: bool,
     ) -> Outcome<bool> {
         let far = role.other();
+        let reason = if conversation.side(far).is_some() { HAS_ENDED } else { IS_GONE };
         // What the far side had sent and could not bring in is gone with our rows.
         arrival::finish_outbound(work, conversation, far)?;
         if self.options.error.is_some() || self.options.cleanup {
             drop_held(work, conversation, far)?;
         }
-        if is_told && conversation.side(far).is_some() {
+        if is_told {
+            let is_there = conversation.side(far).is_some();
             let sequence = conversation.side(role).map_or(0, |side| side.next_send);
             match &self.options.error {
                 Some(error) => {
                     let row = self.error_row(work, error.code, &error.description);
-                    arrival::arrive_error(work, conversation, far, row, sequence)?;
+                    if is_there {
+                        arrival::arrive_error(work, conversation, far, row, sequence)?;
+                    } else {
+                        drop_rows(work, conversation, role, &[row], reason);
+                    }
                 }
-                None => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true)?,
+                None if is_there => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true)?,
+                // Both have ended: that is all an EndDialog says.
+                None => {}
             }
         }
         Ok(conversation.side(far).is_some_and(|side| side.held_count() > 0))

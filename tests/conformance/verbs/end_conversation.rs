@@ -2,7 +2,9 @@
 
 use pocket_broker::EndOptions;
 use pocket_broker::EndResult;
+use pocket_broker::definitions::Status;
 use pocket_broker::error::ErrorCode;
+use pocket_broker::message::system;
 use pocket_broker::store::StoreName;
 
 use super::super::support::shop::{Shop, cleanup, refused, with_error};
@@ -12,6 +14,7 @@ mount! {
     b71_one_end_leaves_the_other_in_di,
     b72_the_second_end_tells_nobody,
     b73_d14_discarded_rows_are_counted,
+    d13_an_error_for_an_ended_side_is_reported,
     b75_an_error_needs_code_and_description,
     b76_an_error_after_the_far_end_tells_nobody,
     b77_cleanup_leaves_no_trace,
@@ -26,7 +29,11 @@ mount! {
 
 async fn b71_one_end_leaves_the_other_in_di(shop: &Shop) {
     let dialog = shop.order("m1").await;
+    shop.notices();
     assert_eq!(shop.end(&dialog.initiator).await, EndResult::default());
+    let mut told: Vec<_> = shop.notices().into_iter().flat_map(|notice| notice.states).collect();
+    told.sort_by_key(|(_, state)| *state);
+    assert_eq!(told, [(dialog.initiator.clone(), "CD"), (dialog.target.clone(), "DI")], "one that is gone is finished");
     assert_eq!(
         (shop.state(&dialog.initiator).await, shop.state(&dialog.target).await),
         ("", "DI"),
@@ -59,6 +66,33 @@ async fn b73_d14_discarded_rows_are_counted(shop: &Shop) {
     assert_eq!(shop.end(&dialog.target).await, EndResult { discarded: 300, archived: 0 });
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
     assert_eq!(shop.end(&dialog.initiator).await, EndResult { discarded: 1, archived: 0 }, "the EndDialog");
+}
+
+/// D13: an Error for a side that has ended, or that is gone, goes nowhere, and that is told.
+async fn d13_an_error_for_an_ended_side_is_reported(shop: &Shop) {
+    let gone = shop.order("m1").await;
+    shop.clean_up(&gone.initiator).await;
+    let waiting = shop.order("m1").await;
+    shop.switch("kitchen", Status::Off).await;
+    shop.end(&waiting.initiator).await;
+    assert_eq!(shop.state(&waiting.initiator).await, "DO");
+    for dialog in [gone, waiting] {
+        shop.notices();
+        shop.fail(&dialog.target).await;
+        let notices = shop.notices();
+        let dropped: Vec<_> = notices.iter().flat_map(|notice| &notice.dropped).collect();
+        assert_eq!(dropped.len(), 1, "{notices:?}");
+        let column =
+            |name| dropped[0].message.iter().find(|(other, _)| *other == name).and_then(|(_, value)| value.text());
+        assert_eq!(column("messageTypeName").as_deref(), Some(system::ERROR));
+        assert_eq!(column("conversationHandle").as_deref(), Some(&*dialog.target), "who sent it");
+        assert_eq!((shop.state(&dialog.initiator).await, shop.state(&dialog.target).await), ("", ""));
+    }
+    let both = shop.order("m1").await;
+    shop.clean_up(&both.initiator).await;
+    shop.notices();
+    shop.end(&both.target).await;
+    assert_eq!(shop.dropped(), [""; 0], "an EndDialog that nobody needs is no loss");
 }
 
 async fn b75_an_error_needs_code_and_description(shop: &Shop) {
