@@ -34,7 +34,7 @@ pub struct EndOptions {
 /// `WITH ERROR = code DESCRIPTION = description`.
 #[derive(Clone, Debug)]
 pub struct EndError {
-    /// A whole number above 0.
+    /// A whole number above 0; NaN: it is missing.
     pub code: f64,
     /// 1 to 3 000 characters.
     pub description: String,
@@ -66,17 +66,21 @@ impl EndOptions {
                 "can't be given together with `cleanup`: with cleanup the far side is not told anything",
             ));
         }
-        let invalid = |problem: &str, number| {
-            Err(Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}.")).numbered(number))
+        let refuse = |argument: &str, number, problem: &str| {
+            let error = Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}."));
+            Err(error.numbered(number).with("argument", argument))
         };
+        let length = error.description.chars().take(MAX_DESCRIPTION + 1).count();
+        if error.code.is_nan() && length == 0 {
+            return refuse("error", 8424, "a `code` and a `description`");
+        }
         if !(error.code >= 1.0 && error.code <= f64::from(i32::MAX) && error.code.fract() == 0.0) {
-            return invalid("a `code` that is a whole number from 1 to 2 147 483 647", 8422);
+            return refuse("error.code", 8419, "a `code` that is a whole number from 1 to 2 147 483 647");
         }
-        match error.description.chars().take(MAX_DESCRIPTION + 1).count() {
-            0 => invalid("a `description`", 8424),
-            length if length > MAX_DESCRIPTION => invalid("a `description` of at most 3 000 characters", 8424),
-            _ => Ok(()),
+        if !(1..=MAX_DESCRIPTION).contains(&length) {
+            return refuse("error.description", 8422, "a `description` of 1 to 3 000 characters");
         }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use pocket_broker::error::ErrorCode;
 use pocket_broker::message::system;
 use pocket_broker::store::StoreName;
 
+use super::super::support::detail;
 use super::super::support::shop::{Shop, cleanup, refused, with_error};
 
 mount! {
@@ -102,15 +103,18 @@ async fn b75_an_error_needs_code_and_description(shop: &Shop) {
             shop.broker.end_conversation(&dialog.initiator, with_error(code, "x")).await,
             ErrorCode::InvalidEndError,
         );
-        assert_eq!(error.number(), Some(8422));
+        assert_eq!((error.number(), detail(&error, "argument").as_deref()), (Some(8419), Some("error.code")));
     }
     for description in [String::new(), "x".repeat(3_001)] {
         let error = refused(
             shop.broker.end_conversation(&dialog.initiator, with_error(1.0, &description)).await,
             ErrorCode::InvalidEndError,
         );
-        assert_eq!(error.number(), Some(8424));
+        assert_eq!((error.number(), detail(&error, "argument").as_deref()), (Some(8422), Some("error.description")));
     }
+    let neither = shop.broker.end_conversation(&dialog.initiator, with_error(f64::NAN, "")).await;
+    let error = refused(neither, ErrorCode::InvalidEndError);
+    assert_eq!((error.number(), detail(&error, "argument").as_deref()), (Some(8424), Some("error")));
     let both = EndOptions { cleanup: true, ..with_error(1.0, "x") };
     refused(shop.broker.end_conversation(&dialog.initiator, both).await, ErrorCode::InvalidArgument);
     assert_eq!(shop.state(&dialog.initiator).await, "CO");
