@@ -2,8 +2,8 @@ import { text } from "./check.js";
 import { namePart, takeBodies, takeBody, type Body } from "./bodies.js";
 import { unpack } from "./blobs.js";
 import { BegunConversation } from "./conversation.js";
-import type { Core } from "./core.js";
-import { reasonOf, refuse, rethrow } from "./errors.js";
+import { reasonOf, rethrowOf, type Core } from "./core.js";
+import { refuse } from "./errors.js";
 import type { Line } from "./line.js";
 import { expand, idText, idTexts } from "./messages.js";
 import { dialogOptions, endOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Outgoing, type Receiving } from "./outgoing.js";
@@ -40,7 +40,7 @@ export class VerbCalls implements Verbs {
   beginDialog(options: BeginDialog): Promise<Conversation> {
     return this.#call(() => {
       const dialog = dialogOptions(options);
-      return this.#issue((raw) => raw.beginDialog(dialog)).then((begun) => new BegunConversation(begun, this.#route.speaker(), this.#route.views), rethrow);
+      return this.#issue((raw) => raw.beginDialog(dialog)).then((begun) => new BegunConversation(begun, this.#route.speaker(), this.#route.views), rethrowOf(this.#route.core));
     });
   }
 
@@ -57,7 +57,7 @@ export class VerbCalls implements Verbs {
       const taken = takeBody(this.#route.core, body, "body");
       validationOf(this.#route.core, messageType)?.(body, "body");
       return this.#route.line.run(target, (raw) => raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal), taken.ready)
-        .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(error, signal), [taken], () => "body"); });
+        .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), [taken], () => "body"); });
     } catch (error) {
       return refuse(error);
     }
@@ -80,7 +80,7 @@ export class VerbCalls implements Verbs {
         return raw.sendMany(handle, types, bodies.map(({ value }) => value), packings, Float64Array.from(bodies, ({ size }) => size), headers, signal);
       };
       return this.#route.line.run(target, task, waits.length === 0 ? undefined : Promise.all(waits))
-        .then(idTexts, (error) => { throw namePart(reasonOf(error, signal), bodies, name); });
+        .then(idTexts, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), bodies, name); });
     });
   }
 
@@ -97,14 +97,14 @@ export class VerbCalls implements Verbs {
     return this.#call(() => {
       const handle = conversationHandle(conversation);
       const end = endOptions(options);
-      return this.#issue((raw) => raw.endConversation(handle, end)).then(({ discarded, archived }) => ({ discarded, archived }), rethrow);
+      return this.#issue((raw) => raw.endConversation(handle, end)).then(({ discarded, archived }) => ({ discarded, archived }), rethrowOf(this.#route.core));
     });
   }
 
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> {
     return this.#call(() => {
       const id = groupOrHandle(group);
-      return this.#issue((raw) => raw.getGroupState(id)).then(({ value, packing }) => unpack(value, packing) as T | undefined, rethrow);
+      return this.#issue((raw) => raw.getGroupState(id)).then(({ value, packing }) => unpack(value, packing) as T | undefined, rethrowOf(this.#route.core));
     });
   }
 
@@ -114,13 +114,13 @@ export class VerbCalls implements Verbs {
       const target = this.#route.target();
       const taken: Body = takeBody(this.#route.core, state, "state");
       return this.#route.line.run(target, (raw) => raw.setGroupState(id, taken.value, taken.packing, taken.size), taken.ready)
-        .then(nothing, (error) => { throw namePart(reasonOf(error, undefined), [taken], () => "state"); });
+        .then(nothing, (error) => { throw namePart(reasonOf(this.#route.core, error), [taken], () => "state"); });
     });
   }
 
   #receive(queue: string, { raw: options, signal }: Receiving): Promise<Message[]> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    return this.#issue((raw) => raw.receive(queue, options, signal)).then(expand, (error) => { throw reasonOf(error, signal); });
+    return this.#issue((raw) => raw.receive(queue, options, signal)).then(expand, (error) => { throw reasonOf(this.#route.core, error, signal); });
   }
 
   #issue<T>(task: (raw: RawVerbs) => Promise<T>): Promise<T> {
