@@ -8,8 +8,8 @@ use futures_util::future::{Either, select};
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::text;
+use crate::stop::{Outcome, Stop};
 use crate::verbs::{BeginDialog, Begun, Verb};
-use crate::work::{Outcome, Stop};
 
 /// What is asked of a broker or a transaction.
 #[derive(Debug)]

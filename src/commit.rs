@@ -19,9 +19,10 @@ use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::notice::Notice;
 use crate::reads::Reads;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, Tx, transact};
 use crate::verbs::{Answer, Verb};
-use crate::work::{Outcome, Purpose, Stop};
+use crate::work::Purpose;
 
 /// The most verbs, and bytes of bodies, in one storage transaction.
 const VERBS: usize = 4_096;

@@ -7,8 +7,9 @@ use crate::core::Core;
 use crate::definitions::{self, Catalog};
 use crate::error::Result;
 use crate::reads::Reads;
+use crate::stop::{Outcome, Stop};
 use crate::store::Tx;
-use crate::work::{Outcome, Purpose, Stop, Work};
+use crate::work::{Purpose, Work};
 
 /// What one storage transaction lends to the verbs that run in it.
 pub(crate) struct Driver<'a> {

@@ -6,9 +6,10 @@ use crate::ids::{Role, SideId};
 use crate::map::Map;
 use crate::message::{self, Class, RUN_BYTES, RUN_ROWS, Row, Run};
 use crate::record::float;
+use crate::stop::Outcome;
 use crate::store::{Change, Key, StoreName};
 use crate::turn::{HeldTurn, OutgoingTurn, Turn};
-use crate::work::{Number, Outcome, Work};
+use crate::work::{Number, Work};
 
 /// Order numbers are claimed in blocks of this size.
 const ORDERS: u64 = 65_536;

@@ -18,12 +18,13 @@ use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::reads::Reads;
 use crate::rows::Rows;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
 use crate::verbs::{
     Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
 };
 use crate::views::SCOPE as VIEWED;
-use crate::work::{Outcome, Purpose, Stop};
+use crate::work::Purpose;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {

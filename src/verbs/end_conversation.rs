@@ -13,8 +13,9 @@ use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Row, system};
+use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 use crate::{archive, membership, sweep};
 
 /// The longest description of an error, in code points.

@@ -29,7 +29,8 @@ use crate::error::Result;
 use crate::ids::Decoded;
 use crate::reads::Reads;
 use crate::rows::Rows;
-use crate::work::{Outcome, Work};
+use crate::stop::Outcome;
+use crate::work::Work;
 
 /// A verb with its arguments. It can be run again from the start.
 #[derive(Debug)]

@@ -13,7 +13,8 @@ use crate::error::{Error, ErrorCode};
 use crate::ids::{Role, SideId};
 use crate::message::{Class, Row, count, system};
 use crate::notice::Dropped;
-use crate::work::{Outcome, Purpose, Work};
+use crate::stop::Outcome;
+use crate::work::{Purpose, Work};
 
 /// Why a message is dropped.
 pub(super) const HAS_ENDED: &str = "the far side has ended the conversation";

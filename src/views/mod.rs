@@ -15,8 +15,9 @@ use crate::driver::Driver;
 use crate::error::Result;
 use crate::reads::Reads;
 use crate::rows::Rows;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, transact};
-use crate::work::{Outcome, Purpose, Stop, Work};
+use crate::work::{Purpose, Work};
 
 use archived::select_archive;
 pub use endpoints::{Endpoint, EndpointFilter};
