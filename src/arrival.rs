@@ -6,8 +6,9 @@ use crate::conversation::{Conversation, Held, State, System, SystemRow};
 use crate::ids::Role;
 use crate::membership;
 use crate::message::{Class, Row, count, system};
+use crate::stop::Outcome;
 use crate::verbs::change_state;
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// Puts rows behind those that the side has. While its queue is off they lie in place but are not in the queue: the transmission queue shows
 /// them. `ends`: the last of them is an EndDialog.

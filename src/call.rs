@@ -7,9 +7,9 @@ use futures_util::FutureExt;
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::text;
+use crate::stop::{Outcome, Stop};
 use crate::verbs::{BeginDialog, Begun, Verb};
 use crate::waiting::first_of;
-use crate::work::{Outcome, Stop};
 
 /// What is asked of a broker or a transaction.
 #[derive(Debug)]

@@ -19,15 +19,14 @@ use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::notice::Notice;
 use crate::reads::Reads;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, Tx, transact};
 use crate::verbs::{Answer, Verb};
-use crate::work::{Outcome, Purpose, Stop};
+use crate::work::Purpose;
 
 /// The most verbs, and bytes of bodies, in one storage transaction.
 const VERBS: usize = 4_096;
 const BYTES: f64 = 16_777_216.0;
-/// How often definitions may change under a call before it gives up.
-pub(crate) const RELOADS: u32 = 16;
 
 /// The stores that messages go through: a narrower scope costs less, and lets readers of the other stores go on.
 const PLAIN: [StoreName; 8] = [
@@ -131,21 +130,21 @@ impl Core {
         }
     }
 
-    /// One storage transaction for all of them, begun again when the definitions turn out to be old.
+    /// One storage transaction for all of them. When the definitions turn out to be old, another one reads them and goes on by them.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
-        let mut retried = false;
+        let (mut is_stale, mut retried, mut asks) = (false, false, ASKS);
         let guesses = batch.iter().filter(|command| command.purpose == Purpose::Commit);
         let guesses = guesses.filter_map(|command| Some((command.verb.guess_group(self)?, command.call)));
         self.locks.ask_all(guesses.collect()).await;
-        let mut asks = ASKS;
-        let scope: &[StoreName] =
-            if batch.iter().all(|command| command.verb.is_plain()) { &PLAIN } else { &StoreName::ALL };
-        for _ in 0..RELOADS {
+        let is_plain = batch.iter().all(|command| command.verb.is_plain());
+        loop {
+            let scope: &[StoreName] = if is_plain && !is_stale { &PLAIN } else { &StoreName::ALL };
             if asks > 0 {
                 self.locks.assume();
             }
-            let outcome =
-                transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await).await;
+            let attempt =
+                transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch, is_stale).await);
+            let outcome = attempt.await;
             let wanted = self.locks.assumed();
             match outcome {
                 Ok((outcomes, notice, catalog)) => {
@@ -160,7 +159,7 @@ impl Core {
                     asks = asks.saturating_sub(1);
                     self.locks.ask_all(wanted).await;
                 }
-                Err(Stop::Stale) => self.reload_catalog().await?,
+                Err(Stop::Stale) if !is_stale => is_stale = true,
                 // It was rolled back, and whatever did it may have passed (D27).
                 Err(Stop::Failed(error)) if !retried && error.is_rolled_back() => {
                     self.forget_uncommitted();
@@ -169,13 +168,13 @@ impl Core {
                 Err(stop) => return Err(stop.into()),
             }
         }
-        Err(Stop::Stale.into())
     }
 
     async fn run_all(
         self: &Rc<Self>,
         tx: &Tx,
         batch: &[Command],
+        is_stale: bool,
     ) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
         self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
@@ -184,6 +183,9 @@ impl Core {
         }
         let mut driver =
             Driver { core: self, tx, call: 0, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };
+        if is_stale {
+            driver.read_definitions().await?;
+        }
         let mut outcomes = Vec::with_capacity(batch.len());
         for command in batch {
             if command.cancelled.as_ref().is_some_and(|cancelled| cancelled()) {

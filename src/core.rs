@@ -137,18 +137,12 @@ impl Core {
         Rc::clone(&self.catalog.borrow())
     }
 
-    /// Keeps a catalogue. Whether it is the present one shows at every queue's record.
+    /// Keeps a catalogue, unless a later one is known. Whether it is the present one shows at every queue's record.
     pub(crate) fn keep_catalog(&self, catalog: Rc<Catalog>) {
-        *self.catalog.borrow_mut() = catalog;
-    }
-
-    /// Reads the definitions again.
-    pub(crate) async fn reload_catalog(&self) -> Result<()> {
-        let scope = [StoreName::Definitions, StoreName::Queues];
-        let catalog =
-            transact(&*self.host.store, &scope, Mode::ReadOnly, async |tx| definitions::load(tx).await).await?;
-        self.keep_catalog(Rc::new(catalog));
-        Ok(())
+        let mut known = self.catalog.borrow_mut();
+        if catalog.stamp >= known.stamp {
+            *known = catalog;
+        }
     }
 
     /// A conversation number that nobody has ever had.

@@ -110,6 +110,7 @@ mod reading;
 mod reads;
 mod record;
 mod rows;
+mod stop;
 pub mod store;
 mod sweep;
 mod transaction;

@@ -19,7 +19,7 @@ pub struct Notice {
     pub transmission: bool,
     /// The archive changed.
     pub archive: bool,
-    /// Endpoints by handle, and their new state; CD for one that is gone.
+    /// Endpoints by handle, and their new state; CD for one that is gone: it is finished.
     pub states: Vec<(Rc<str>, &'static str)>,
     /// Messages that went nowhere.
     pub dropped: Vec<Dropped>,

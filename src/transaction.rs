@@ -13,19 +13,20 @@ use futures_channel::oneshot;
 use crate::body::Body;
 use crate::call::{Call, unexpected, with_groups};
 use crate::changes::Changes;
-use crate::commit::{Cancelled, RELOADS};
+use crate::commit::Cancelled;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::reads::Reads;
 use crate::rows::Rows;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
 use crate::verbs::{
     Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
 };
 use crate::views::SCOPE as VIEWED;
 use crate::waiting::wait_for;
-use crate::work::{Outcome, Purpose, Stop};
+use crate::work::Purpose;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -262,28 +263,22 @@ impl Transaction {
     }
 
     async fn attempt(&self, verb: &Rc<Verb>, call: u64, changes: &mut Changes) -> Outcome<Answer> {
-        for _ in 0..RELOADS {
-            changes.forget_unchanged();
-            let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
-                self.core.check_database(tx).await?;
-                // What was read for an earlier call may have changed since.
-                let mut reads = Reads::default();
-                let mut driver = Driver {
-                    core: &self.core,
-                    tx,
-                    call,
-                    catalog: self.core.catalog(),
-                    reads: &mut reads,
-                    changes: &mut *changes,
-                };
-                driver.run(Purpose::View(self.number), |work| verb.run(work)).await
-            });
-            match attempt.await {
-                Err(Stop::Stale) => self.core.reload_catalog().await?,
-                outcome => return outcome,
+        // What was read for an earlier call may have changed since.
+        changes.forget_unchanged();
+        let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
+            self.core.check_database(tx).await?;
+            let (catalog, mut reads) = (self.core.catalog(), Reads::default());
+            let mut driver = Driver { core: &self.core, tx, call, catalog, reads: &mut reads, changes };
+            let purpose = Purpose::View(self.number);
+            match driver.run(purpose, |work| verb.run(work)).await {
+                Err(Stop::Stale) => {
+                    driver.read_definitions().await?;
+                    driver.run(purpose, |work| verb.run(work)).await
+                }
+                outcome => outcome,
             }
-        }
-        Err(Stop::Stale)
+        });
+        attempt.await
     }
 
     /// One call after the other, in the order in which they were made.

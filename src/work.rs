@@ -20,48 +20,8 @@ use crate::ids::{Decoded, Role};
 use crate::queue::{Counters, Queue};
 use crate::reads::{Reads, Request};
 use crate::record::{Read, read_all};
+use crate::stop::{Outcome, Stop};
 use crate::store::{Change, Direction, Key, Range, Source, StoreName};
-
-/// Why a verb stopped.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// It is refused, or the storage failed.
-    Failed(Error),
-    /// It needs what has not been read yet.
-    Missing,
-    /// It has to see in the store what the verbs before it did: they are handed over first.
-    Later,
-    /// The definitions have changed elsewhere: load them and begin again.
-    Stale,
-    /// Another transaction holds this group.
-    Held(Rc<str>),
-    /// The origin's lock of this group is to be taken first.
-    Wanted(Rc<str>),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<Stop> for Error {
-    /// For callers that neither wait nor begin again.
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Failed(error) => error,
-            Stop::Stale | Stop::Later | Stop::Missing => Self::new(ErrorCode::Conflict, "The definitions changed again and again meanwhile. Try again."),
-            Stop::Held(group) | Stop::Wanted(group) => Self::new(
-                ErrorCode::GroupLocked,
-                format!("Another reader holds the conversation group {group}. Try again, or raise `lockTimeout` in openBroker."),
-            )
-            .with("group", &*group),
-        }
-    }
-}
-
-/// What a verb gives.
-pub(crate) type Outcome<T> = std::result::Result<T, Stop>;
 
 /// Why a unit of work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,18 +70,18 @@ impl Work<'_> {
         match read_all(self.get_range(store, range.clone(), limit)?, read) {
             Ok(found) => Ok(found),
             Err((index, problem)) => {
-                let key = self.get_keys(store, range)?.get(index).and_then(Key::from_value);
+                let key = self.get_keys(store, range, limit)?.get(index).and_then(Key::from_value);
                 Err(problem.at(store, &key.unwrap_or(Key::Number(-1.0))).into())
             }
         }
     }
 
     /// The keys of a range of a store.
-    pub(crate) fn get_keys(&mut self, store: StoreName, range: Range) -> Outcome<&[Value]> {
-        self.reads.answer(Request::Keys(store, range))
+    pub(crate) fn get_keys(&mut self, store: StoreName, range: Range, limit: Option<u32>) -> Outcome<&[Value]> {
+        self.reads.answer(Request::Keys(store, range, limit))
     }
 
-    /// Stops unless all of these have been read: for what will be needed anyway.
+    /// Stops unless all of these have been read: for what will be needed anyway. One that can't be read is the trouble of who asks for it.
     pub(crate) fn need(
         &mut self,
         conversations: impl IntoIterator<Item = u64>,
@@ -129,7 +89,7 @@ impl Work<'_> {
     ) -> Outcome<()> {
         conversations
             .into_iter()
-            .filter(|number| !self.changes.conversations.contains_key(number))
+            .filter(|number| !self.changes.has_read(*number))
             .for_each(|number| self.reads.want_conversation(number));
         queues
             .into_iter()
@@ -141,6 +101,9 @@ impl Work<'_> {
     /// A conversation by its number.
     pub(crate) fn conversation(&mut self, number: u64) -> Outcome<Option<Box<Conversation>>> {
         self.need([number], [])?;
+        if let Some(error) = self.changes.unreadable.get(&number) {
+            return Err(error.clone().into());
+        }
         Ok(self.changes.conversations.get(&number).and_then(|cached| cached.current.clone()))
     }
 
@@ -164,7 +127,7 @@ impl Work<'_> {
     /// The same, or `None`.
     pub(crate) fn find(&mut self, handle: &str) -> Outcome<Option<(Box<Conversation>, Role)>> {
         let Some(decoded) = Decoded::parse(handle).filter(|decoded| !decoded.is_group) else { return Ok(None) };
-        let conversation = self.conversation(decoded.side.conversation)?;
+        let conversation = self.conversation(decoded.side.conversation).map_err(|stop| stop.about(handle))?;
         Ok(conversation
             .filter(|conversation| conversation.has(decoded))
             .map(|conversation| (conversation, decoded.side.role)))
@@ -296,7 +259,8 @@ impl Work<'_> {
         }
         self.count(service, |counters| counters.moved(from, to))?;
         if from.is_some() {
-            self.changes.notice.states.push((conversation.handle(role), to.unwrap_or(State::Closed).letters()));
+            let to = to.unwrap_or(State::Closed);
+            self.changes.notice.states.push((conversation.handle(role), to.letters()));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 import { instant, text } from "./check.js";
 import { refuseClone } from "./conversation.js";
-import { closedError, openRaw, type Core } from "./core.js";
+import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
 import { normalise, queueOptions } from "./definitions.js";
-import { fromRaw, reading, rethrow } from "./errors.js";
+import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
 import { Line } from "./line.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
@@ -43,14 +43,14 @@ export class PocketBroker extends Target implements Broker {
 
   async define(definitions: Definitions): Promise<Broker> {
     const { raw, validators } = reading(() => normalise(definitions));
-    await openRaw(this.#core).define(raw).catch(rethrow);
+    await openRaw(this.#core).define(raw).catch(rethrowOf(this.#core));
     for (const [messageType, validator] of validators) this.#core.validators.set(messageType, validator);
     return this;
   }
 
   async alterQueue(name: string, options: QueueOptions): Promise<void> {
     const [queue, changes] = reading(() => [text(name, "name"), queueOptions(options, "options")] as const);
-    await openRaw(this.#core).alterQueue(queue, changes).catch(rethrow);
+    await openRaw(this.#core).alterQueue(queue, changes).catch(rethrowOf(this.#core));
   }
 
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T> {
@@ -59,7 +59,7 @@ export class PocketBroker extends Target implements Broker {
 
   async purgeArchive(before: Date | number): Promise<number> {
     const time = reading(() => instant(before, "before"));
-    return openRaw(this.#core).purgeArchive(time).catch(rethrow);
+    return openRaw(this.#core).purgeArchive(time).catch(rethrowOf(this.#core));
   }
 
   close(): Promise<void> {

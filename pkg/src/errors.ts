@@ -77,12 +77,7 @@ export function fromRaw(error: unknown): BrokerError {
   return new BrokerError("StorageUnavailable", `The call failed in the browser (${text}). Try again, or open the broker again.`, { retryable: true, cause: error });
 }
 
-/** As {@link fromRaw} for a call that was given `signal`: an abort rejects with its reason, untouched. */
-export function reasonOf(error: unknown, signal: AbortSignal | undefined): unknown {
-  return signal !== undefined && (error as { code?: unknown } | null)?.code === "Aborted" ? signal.reason : fromRaw(error);
-}
-
-/** The rejection handler of a call without a signal. */
+/** The rejection handler of a call that no broker makes. */
 export function rethrow(error: unknown): never {
   throw fromRaw(error);
 }

@@ -109,14 +109,14 @@ export function endOptions(value: unknown): RawEnd {
 function endError(value: unknown, argument: string): { code: number; description: string } {
   const { code, description } = plain(value, argument);
   options(value, argument, { code: known, description: known });
-  if (typeof code !== "number" || !Number.isInteger(code)) throw endRefused(`${argument}.code`, "must be a whole number above 0", code);
-  if (typeof description !== "string") throw endRefused(`${argument}.description`, "must be a text of 1 to 3 000 characters", description);
+  if (code == null && description == null) throw endRefused(argument, 8424, "must have a `code` and a `description`");
+  if (typeof code !== "number" || !Number.isInteger(code)) throw endRefused(`${argument}.code`, 8419, `must be a whole number above 0, not ${typeof code === "number" ? code : describe(code)}`);
+  if (typeof description !== "string") throw endRefused(`${argument}.description`, 8422, `must be a text of 1 to 3 000 characters, not ${describe(description)}`);
   return { code, description: text(description, `${argument}.description`) };
 }
 
 const known = (value: unknown): unknown => value;
 
-function endRefused(argument: string, problem: string, value: unknown): BrokerError {
-  const given = typeof value === "number" ? String(value) : describe(value);
-  return new BrokerError("InvalidEndError", `\`${argument}\` ${problem}, not ${given}.`, { number: 8422, details: { argument } });
+function endRefused(argument: string, number: number, problem: string): BrokerError {
+  return new BrokerError("InvalidEndError", `\`${argument}\` ${problem}.`, { number, details: { argument } });
 }

@@ -2,8 +2,8 @@ import { text } from "./check.js";
 import { namePart, takeBodies, takeBody, type Body } from "./bodies.js";
 import { unpack } from "./blobs.js";
 import { BegunConversation } from "./conversation.js";
-import type { Core } from "./core.js";
-import { reasonOf, refuse, rethrow } from "./errors.js";
+import { reasonOf, rethrowOf, type Core } from "./core.js";
+import { refuse } from "./errors.js";
 import { together, type Line } from "./line.js";
 import { expand, idText, idTexts } from "./messages.js";
 import { dialogOptions, endOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Receiving } from "./outgoing.js";
@@ -40,7 +40,7 @@ export class VerbCalls implements Verbs {
   beginDialog(options: BeginDialog): Promise<Conversation> {
     return this.#call(() => {
       const dialog = dialogOptions(options);
-      return this.#issue((raw) => raw.beginDialog(dialog)).then((begun) => new BegunConversation(begun, this.#route.speaker(), this.#route.views), rethrow);
+      return this.#issue((raw) => raw.beginDialog(dialog)).then((begun) => new BegunConversation(begun, this.#route.speaker(), this.#route.views), rethrowOf(this.#route.core));
     });
   }
 
@@ -61,7 +61,7 @@ export class VerbCalls implements Verbs {
         return raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal);
       };
       return this.#route.line.run(target, task, together([late?.ready, taken.ready]))
-        .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(error, signal), [taken], () => "body"); });
+        .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), [taken], () => "body"); });
     } catch (error) {
       return refuse(error);
     }
@@ -86,7 +86,7 @@ export class VerbCalls implements Verbs {
         return raw.sendMany(handle, columns, bodies.map(({ value }) => value), packings, Float64Array.from(bodies, ({ size }) => size), headers, signal);
       };
       return this.#route.line.run(target, task, together([late?.ready, ...bodies.map(({ ready }) => ready)]))
-        .then(idTexts, (error) => { throw namePart(reasonOf(error, signal), bodies, name); });
+        .then(idTexts, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), bodies, name); });
     });
   }
 
@@ -100,7 +100,7 @@ export class VerbCalls implements Verbs {
       const name = text(queue, "queue");
       const { timeout, signal } = groupOptions(options);
       if (signal?.aborted) return Promise.reject(signal.reason);
-      return this.#issue((raw) => (raw as RawTransaction).getConversationGroup(name, timeout, signal)).then((group) => group, (error) => { throw reasonOf(error, signal); });
+      return this.#issue((raw) => (raw as RawTransaction).getConversationGroup(name, timeout, signal)).then((group) => group, (error) => { throw reasonOf(this.#route.core, error, signal); });
     });
   }
 
@@ -113,14 +113,14 @@ export class VerbCalls implements Verbs {
     return this.#call(() => {
       const handle = conversationHandle(conversation);
       const end = endOptions(options);
-      return this.#issue((raw) => raw.endConversation(handle, end)).then(({ discarded, archived }) => ({ discarded, archived }), rethrow);
+      return this.#issue((raw) => raw.endConversation(handle, end)).then(({ discarded, archived }) => ({ discarded, archived }), rethrowOf(this.#route.core));
     });
   }
 
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> {
     return this.#call(() => {
       const id = groupOrHandle(group);
-      return this.#issue((raw) => raw.getGroupState(id)).then(({ value, packing }) => unpack(value, packing) as T | undefined, rethrow);
+      return this.#issue((raw) => raw.getGroupState(id)).then(({ value, packing }) => unpack(value, packing) as T | undefined, rethrowOf(this.#route.core));
     });
   }
 
@@ -130,13 +130,13 @@ export class VerbCalls implements Verbs {
       const target = this.#route.target();
       const taken: Body = takeBody(this.#route.core, state, "state");
       return this.#route.line.run(target, (raw) => raw.setGroupState(id, taken.value, taken.packing, taken.size), taken.ready)
-        .then(nothing, (error) => { throw namePart(reasonOf(error, undefined), [taken], () => "state"); });
+        .then(nothing, (error) => { throw namePart(reasonOf(this.#route.core, error), [taken], () => "state"); });
     });
   }
 
   #receive(queue: string, { raw: options, signal }: Receiving): Promise<Message[]> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    return this.#issue((raw) => raw.receive(queue, options, signal)).then(expand, (error) => { throw reasonOf(error, signal); });
+    return this.#issue((raw) => raw.receive(queue, options, signal)).then(expand, (error) => { throw reasonOf(this.#route.core, error, signal); });
   }
 
   #issue<T>(task: (raw: RawVerbs) => Promise<T>): Promise<T> {

@@ -16,10 +16,10 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Ids, text};
 use crate::message::system;
 use crate::queue::Queue;
-use crate::record::Read;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Change, Direction, Key, Range, StoreName, Tx};
 use crate::turn::HeldTurn;
-use crate::work::{Number, Numbers, Outcome, Stop, Work};
+use crate::work::{Number, Numbers, Work};
 
 /// The number of the queue "error", which is always there.
 pub(crate) const FIRST_QUEUE: u32 = 1;
@@ -119,9 +119,8 @@ pub(crate) fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOption
 
 /// What waited outside while the queue was off comes in. No body is touched.
 fn come_in(work: &mut Work<'_>, queue: u32) -> Outcome<()> {
-    let records = work.get_range(StoreName::Turns, HeldTurn::of_queue(queue), None)?;
-    let sides = records.iter().map(|record| HeldTurn::read(record).map(|turn| turn.side)).collect::<Read<Vec<_>>>();
-    let sides = sides.map_err(|problem| problem.at(StoreName::Turns, &queue.into()))?;
+    let side = |record: &Value| HeldTurn::read(record).map(|turn| turn.side);
+    let sides = work.read_range(StoreName::Turns, HeldTurn::of_queue(queue), None, side)?;
     work.need(sides.iter().map(|side| side.conversation), [])?;
     for side in sides {
         if let Some(mut conversation) = work.conversation(side.conversation)? {

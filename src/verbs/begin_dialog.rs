@@ -10,8 +10,9 @@ use crate::definitions::{DEFAULT, check_name};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Bits, Role};
 use crate::record::{self, float};
+use crate::stop::Outcome;
 use crate::store::{Change, Key, StoreName};
-use crate::work::{Number, Outcome, Work};
+use crate::work::{Number, Work};
 
 /// The longest lifetime, in milliseconds: 2^31 − 1 seconds.
 const MAX_LIFETIME: f64 = 2_147_483_647_000.0;
@@ -139,7 +140,7 @@ impl Begun {
             lifetime,
             initiator_service: options.from.as_str().into(),
             target_service: options.to.as_str().into(),
-            to_broker: options.to_broker.as_deref().map(Rc::from),
+            to_broker: options.to_broker.as_deref().map(|broker| broker.to_ascii_lowercase().into()),
             far_broker: None,
             local: None,
             initiator: Some(Side::new(from.number, State::StartedOutbound, priority, group.clone())),

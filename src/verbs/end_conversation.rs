@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::begin_dialog::lifetime_key;
+use super::send::{HAS_ENDED, IS_GONE, drop_rows};
 use super::{change_state, wrong_state};
 use crate::arrival;
 use crate::body::Body;
@@ -12,8 +13,9 @@ use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Row, system};
+use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 use crate::{archive, membership, sweep};
 
 /// The longest description of an error, in code points.
@@ -33,7 +35,7 @@ pub struct EndOptions {
 /// `WITH ERROR = code DESCRIPTION = description`.
 #[derive(Clone, Debug)]
 pub struct EndError {
-    /// A whole number above 0.
+    /// A whole number above 0; NaN: it is missing.
     pub code: f64,
     /// 1 to 3 000 characters.
     pub description: String,
@@ -65,17 +67,21 @@ impl EndOptions {
                 "can't be given together with `cleanup`: with cleanup the far side is not told anything",
             ));
         }
-        let invalid = |problem: &str, number| {
-            Err(Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}.")).numbered(number))
+        let refuse = |argument: &str, number, problem: &str| {
+            let error = Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}."));
+            Err(error.numbered(number).with("argument", argument))
         };
+        let length = error.description.chars().take(MAX_DESCRIPTION + 1).count();
+        if error.code.is_nan() && length == 0 {
+            return refuse("error", 8424, "a `code` and a `description`");
+        }
         if !(error.code >= 1.0 && error.code <= f64::from(i32::MAX) && error.code.fract() == 0.0) {
-            return invalid("a `code` that is a whole number from 1 to 2 147 483 647", 8422);
+            return refuse("error.code", 8419, "a `code` that is a whole number from 1 to 2 147 483 647");
         }
-        match error.description.chars().take(MAX_DESCRIPTION + 1).count() {
-            0 => invalid("a `description`", 8424),
-            length if length > MAX_DESCRIPTION => invalid("a `description` of at most 3 000 characters", 8424),
-            _ => Ok(()),
+        if !(1..=MAX_DESCRIPTION).contains(&length) {
+            return refuse("error.description", 8422, "a `description` of 1 to 3 000 characters");
         }
+        Ok(())
     }
 }
 
@@ -138,19 +144,27 @@ impl End {
         is_told: bool,
     ) -> Outcome<bool> {
         let far = role.other();
+        let reason = if conversation.side(far).is_some() { HAS_ENDED } else { IS_GONE };
         // What the far side had sent and could not bring in is gone with our rows.
         arrival::finish_outbound(work, conversation, far)?;
         if self.options.error.is_some() || self.options.cleanup {
             drop_held(work, conversation, far)?;
         }
-        if is_told && conversation.side(far).is_some() {
+        if is_told {
+            let is_there = conversation.side(far).is_some();
             let sequence = conversation.side(role).map_or(0, |side| side.next_send);
             match &self.options.error {
                 Some(error) => {
                     let row = self.error_row(work, error.code, &error.description);
-                    arrival::arrive_error(work, conversation, far, row, sequence)?;
+                    if is_there {
+                        arrival::arrive_error(work, conversation, far, row, sequence)?;
+                    } else {
+                        drop_rows(work, conversation, role, &[row], reason);
+                    }
                 }
-                None => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true)?,
+                None if is_there => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true)?,
+                // Both have ended: that is all an EndDialog says.
+                None => {}
             }
         }
         Ok(conversation.side(far).is_some_and(|side| side.held_count() > 0))

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use super::receivable;
 use crate::line::Line;
-use crate::work::{Outcome, Work};
+use crate::stop::Outcome;
+use crate::work::Work;
 
 /// The next group of a queue that has something to receive and that nobody holds, this transaction included. The transaction holds it from
 /// here on. Nothing is read, and nothing changes.
@@ -12,5 +13,10 @@ pub(crate) fn get_conversation_group(work: &mut Work<'_>, name: &str) -> Outcome
     let queue = work.look_up(|catalog| catalog.queue(name))?;
     receivable(work, &queue)?;
     let mut line = Line::of(queue.number).of_others();
-    Ok(line.first(work)?.map(|turn| turn.group))
+    while let Some(turn) = line.next(work)? {
+        if work.try_lock(&turn.group)? {
+            return Ok(Some(turn.group));
+        }
+    }
+    Ok(None)
 }

@@ -31,8 +31,9 @@ use crate::error::Result;
 use crate::ids::Decoded;
 use crate::reads::Reads;
 use crate::rows::Rows;
+use crate::stop::Outcome;
 use crate::waiting::{MaybeNothing, Wait};
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// A verb with its arguments. It can be run again from the start.
 #[derive(Debug)]
@@ -132,31 +133,45 @@ impl Verb {
         }
     }
 
-    /// The conversations that it names: worth reading together.
-    pub(crate) fn conversations(&self) -> Vec<u64> {
-        let number = |handle: &str| Decoded::parse(handle).map(|decoded| decoded.side.conversation);
-        match self {
-            Self::Send(send) => send.to.iter().filter_map(|handle| number(handle)).collect(),
-            Self::End(end) => number(&end.handle).into_iter().collect(),
-            Self::Receive(_, options) => options.conversation.as_deref().and_then(number).into_iter().collect(),
-            Self::Take(takes) => takes.iter().map(|take| take.side.conversation).collect(),
-            Self::All(verbs) => verbs.iter().flat_map(|verb| verb.conversations()).collect(),
-            _ => Vec::new(),
-        }
-    }
-
     /// Asks for what it will probably need: read together, in one phase.
     pub(crate) fn guess(&self, core: &Core, reads: &mut Reads) {
-        let mut wanted = self.conversations();
-        if let Self::Receive(name, _) = self
-            && let Some(queue) = core.catalog().queues.get(name)
-        {
-            reads.want_queue(queue.number);
-            wanted.extend(core.heads.guess(queue.number).map(|turn| turn.side.conversation));
-        }
-        for number in wanted {
-            core.routes.get(number).into_iter().for_each(|queue| reads.want_queue(queue));
-            reads.want_conversation(number);
+        let named = |handle: &str| Decoded::parse(handle).map(|decoded| decoded.side);
+        match self {
+            Self::Send(send) => {
+                for side in send.to.iter().filter_map(|handle| named(handle)) {
+                    reads.want_conversation(side.conversation);
+                    let (own, far) = (core.routes.get(side), core.routes.get(side.far()));
+                    // Its own queue counts what is kept, or what goes elsewhere.
+                    let retains = |queue: &u32| core.catalog().queue_by_number(*queue).is_some_and(|own| own.retention);
+                    let own = own.filter(|queue| far.is_none() || retains(queue));
+                    own.into_iter().chain(far).for_each(|queue| reads.want_queue(queue));
+                }
+            }
+            Self::End(end) => {
+                if let Some(side) = named(&end.handle) {
+                    reads.want_conversation(side.conversation);
+                    let queues = [side, side.far()].map(|side| core.routes.get(side));
+                    queues.into_iter().flatten().for_each(|queue| reads.want_queue(queue));
+                }
+            }
+            Self::Receive(name, options) => {
+                let queue = core.catalog().queues.get(name).map(|queue| queue.number);
+                let side = match &options.conversation {
+                    Some(handle) => named(handle),
+                    None => queue.and_then(|queue| core.heads.guess(queue)).map(|turn| turn.side),
+                };
+                let own = side.and_then(|side| core.routes.get(side));
+                queue.or(own).into_iter().for_each(|queue| reads.want_queue(queue));
+                side.into_iter().for_each(|side| reads.want_conversation(side.conversation));
+            }
+            Self::Take(takes) => {
+                for side in takes.iter().map(|take| take.side) {
+                    reads.want_conversation(side.conversation);
+                    core.routes.get(side).into_iter().for_each(|queue| reads.want_queue(queue));
+                }
+            }
+            Self::All(verbs) => verbs.iter().for_each(|verb| verb.guess(core, reads)),
+            _ => {}
         }
     }
 

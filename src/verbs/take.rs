@@ -4,9 +4,10 @@ use crate::conversation::{Interval, Side, System};
 use crate::error::{Error, ErrorCode};
 use crate::ids::SideId;
 use crate::message::{self, Class};
+use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::sweep;
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// What was received from one side.
 #[derive(Clone, Debug)]

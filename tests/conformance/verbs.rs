@@ -25,6 +25,7 @@ mod audit;
 mod begin_dialog;
 mod budgets;
 mod commit;
+mod corrupt;
 mod definitions;
 mod end_conversation;
 mod groups;

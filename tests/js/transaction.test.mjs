@@ -249,6 +249,21 @@ inPage("transactions side by side over many groups: each message is committed on
   h.equal([done.length, new Set(done).size, await broker.count("kitchen"), await broker.count("counter")], [40, 40, 0, 40]);
 });
 
+inPage("a verb that waits for a group while its broker closes is Closed, as later calls are", async (h, pb) => {
+  const holder = await h.openShop();
+  const counter = await h.order(holder, 1);
+  const closing = await h.open({ lockTimeout: 60_000 }, holder.name);
+  await holder.transaction(async (tx) => {
+    const [message] = await tx.receive("kitchen");
+    const waiting = [closing.endConversation(message), closing.getGroupState(message), closing.transaction((inner) => inner.endConversation(message))]
+      .map((each) => h.rejects(h.within(8_000, each, "the wait"), { code: "Closed", details: { reason: "closed" } }));
+    await closing.count("kitchen");
+    await closing.close();
+    waiting.push(h.rejects(closing.send(counter, "Order"), { code: "Closed", details: { reason: "closed" } }));
+    for (const error of await Promise.all(waiting)) h.ok(error.message.includes(holder.name), error.message);
+  });
+});
+
 inPage("a group held by another: GroupLocked after lockTimeout, retryable, 1222; sends are not blocked (D16, D25)", async (h) => {
   const broker = await h.openShop({}, { lockTimeout: 100 });
   const counter = await h.order(broker, 1);

@@ -109,7 +109,7 @@ export interface OutgoingMessage {
 
 /** Options of `receive`. */
 export interface ReceiveOptions {
-  /** At most this many, 1 or more. Default: all that the one group has ready, up to 10 000 rows and 64 MiB. */
+  /** At most this many, 1 or more, whatever their size. Default: all that the one group has ready, up to 10 000 rows and 64 MiB. */
   top?: number;
   /** Only this conversation. At most one of the two. */
   conversation?: ConversationRef;
