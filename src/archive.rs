@@ -167,7 +167,7 @@ pub(crate) fn purge(work: &mut Work<'_>, before: Instant) -> Outcome<u64> {
     // What is archived by the verbs before this one is to be seen.
     work.after_others()?;
     let range = Range { lower: Bound::Open, upper: Bound::Excluding(Key::List(vec![before.into()])) };
-    let keys = work.get_keys(StoreName::Archive, range.clone())?;
+    let keys = work.get_keys(StoreName::Archive, range.clone(), None)?;
     let purged = keys.iter().filter_map(|key| key.item(3).number()).filter_map(|rows| rows.to_u64()).sum();
     if !keys.is_empty() {
         work.changes.notice.archive = true;

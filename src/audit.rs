@@ -18,6 +18,7 @@ use num_traits::ToPrimitive;
 
 use crate::conversation::{Conversation, Side, State};
 use crate::definitions::{self, Catalog};
+use crate::due::Due;
 use crate::error::Result;
 use crate::ids::{Role, SideId};
 use crate::membership::{member_key, state_key};
@@ -26,7 +27,6 @@ use crate::queue::{Counters, Queue};
 use crate::record::float;
 use crate::store::{Direction, Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::turn::{HeldTurn, OutgoingTurn, Turn};
-use crate::verbs::lifetime_key;
 
 /// Reads everything in one storage transaction and lists what contradicts something else; an empty list: the database is sound.
 ///
@@ -129,12 +129,19 @@ impl Audit {
         if conversation.is_gone() {
             self.find("conversation", conversation.number, "both sides are gone and the record is there");
         }
-        expected.due.extend(lifetime_key(conversation));
+        expected.due.extend(Due::lifetime(conversation).map(|due| due.key()));
         for role in [Role::Initiator, Role::Target] {
             let Some(side) = conversation.side(role) else { continue };
             let id = conversation.id_of(role);
             let counters = self.check_side(conversation, id, side);
             self.check_state(conversation, id, side);
+            for timer in &side.timers {
+                let is_new = expected.due.insert(Due::timer(id, timer).key());
+                let is_only = side.timers.iter().filter(|other| other.name == timer.name).count() == 1;
+                if !is_new || !is_only || side.state == State::DisconnectedOutbound {
+                    self.find("timer", (id, &timer.name), "there are two of them, or its side has ended");
+                }
+            }
             expected.add(&self.catalog, conversation, id, side, counters);
             let group = conversation.group(role);
             let state = state_key(&group);
@@ -156,7 +163,7 @@ impl Audit {
         let problem = match side.state {
             State::StartedOutbound if side.next_send > 0 || conversation.local.is_some() => "it has sent something",
             State::DisconnectedOutbound
-                if conversation.local == Some(true) && far.is_none_or(|far| far.held_count() == 0) =>
+                if conversation.local == Some(true) && far.is_none_or(|far| far.held_from_far() == 0) =>
             {
                 "nothing of it waits outside"
             }
@@ -165,7 +172,7 @@ impl Audit {
             }
             State::Conversing
                 if far.is_some_and(|far| far.state == State::DisconnectedOutbound && far.outgoing.is_none())
-                    && side.held_count() == 0 =>
+                    && side.held_from_far() == 0 =>
             {
                 "the far side has ended"
             }

@@ -95,6 +95,7 @@ pub mod conversation;
 mod core;
 pub mod definitions;
 mod driver;
+mod due;
 pub mod error;
 mod flush;
 mod group;
@@ -104,6 +105,7 @@ mod map;
 mod membership;
 pub mod message;
 mod notice;
+mod poller;
 mod queue;
 mod reading;
 mod reads;
@@ -132,5 +134,6 @@ pub use rows::{Message, Rows};
 pub use transaction::Transaction;
 pub use verbs::{
     BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
+    TimerOptions,
 };
 pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

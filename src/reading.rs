@@ -113,7 +113,8 @@ pub(crate) fn read_rows(
             return Ok(Some(take).filter(|take| take.count() > 0));
         }
         take.system.push((kind, number));
-        rows.push(Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived));
+        let row = Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived);
+        rows.push(put_large_bodies(work, &run, 0, run.count, row)?);
     }
 
     let mut ahead = VecDeque::new();

@@ -24,7 +24,7 @@ pub(crate) enum Request {
     Get(StoreName, Key),
     Range(Source, Range, Option<u32>, Direction),
     /// Primary keys, as values.
-    Keys(StoreName, Range),
+    Keys(StoreName, Range, Option<u32>),
 }
 
 /// Answers that came, and questions that are to be asked.
@@ -106,7 +106,9 @@ async fn ask(tx: &Tx, request: &Request) -> Result<Vec<Value>> {
     match request {
         Request::Get(store, key) => Ok(tx.get(*store, key).await?.into_iter().collect()),
         Request::Range(source, range, limit, direction) => tx.get_range(*source, range, *limit, *direction).await,
-        Request::Keys(store, range) => Ok(tx.get_keys(*store, range, None).await?.iter().map(Key::to_value).collect()),
+        Request::Keys(store, range, limit) => {
+            Ok(tx.get_keys(*store, range, *limit).await?.iter().map(Key::to_value).collect())
+        }
     }
 }
 

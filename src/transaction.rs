@@ -21,7 +21,8 @@ use crate::reads::Reads;
 use crate::rows::Rows;
 use crate::store::{Mode, transact};
 use crate::verbs::{
-    Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
+    Answer, BeginDialog, BeginTimer, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions,
+    Send, TimerOptions, Verb,
 };
 use crate::views::SCOPE as VIEWED;
 use crate::work::{Outcome, Purpose, Stop};
@@ -114,6 +115,15 @@ impl Transaction {
             Answer::Received(rows, _) => Ok(rows),
             _ => Err(unexpected()),
         }
+    }
+
+    /// `BEGIN CONVERSATION TIMER`. The time counts from the call; the group is held until the transaction ends.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn begin_conversation_timer(&self, handle: &str, timeout: Option<f64>, options: TimerOptions) -> Result<()> {
+        let timer = BeginTimer::new(&self.core.host, handle, timeout, options);
+        self.call(Call::Verb(Verb::BeginTimer(timer))).await.map(drop)
     }
 
     /// `END CONVERSATION`.

@@ -105,15 +105,15 @@ impl Work<'_> {
         match read_all(self.get_range(store, range.clone(), limit)?, read) {
             Ok(found) => Ok(found),
             Err((index, problem)) => {
-                let key = self.get_keys(store, range)?.get(index).and_then(Key::from_value);
+                let key = self.get_keys(store, range, None)?.get(index).and_then(Key::from_value);
                 Err(problem.at(store, &key.unwrap_or(Key::Number(-1.0))).into())
             }
         }
     }
 
-    /// The keys of a range of a store.
-    pub(crate) fn get_keys(&mut self, store: StoreName, range: Range) -> Outcome<&[Value]> {
-        self.reads.answer(Request::Keys(store, range))
+    /// The keys of a range of a store, in their order.
+    pub(crate) fn get_keys(&mut self, store: StoreName, range: Range, limit: Option<u32>) -> Outcome<&[Value]> {
+        self.reads.answer(Request::Keys(store, range, limit))
     }
 
     /// Stops unless all of these have been read: for what will be needed anyway.

@@ -4,13 +4,11 @@ use std::rc::Rc;
 
 use serde::Deserialize;
 
-use crate::body::Value;
 use crate::conversation::{Conversation, Side, State};
 use crate::definitions::{DEFAULT, check_name};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Bits, Role};
-use crate::record::{self, float};
-use crate::store::{Change, Key, StoreName};
+use crate::due::{self, Due};
 use crate::work::{Number, Outcome, Work};
 
 /// The longest lifetime, in milliseconds: 2^31 − 1 seconds.
@@ -125,7 +123,7 @@ impl Begun {
 
         let lifetime = match options.lifetime {
             Some(lifetime) => {
-                Some((work.now + lifetime, if work.is_view() { 0 } else { work.claim(Number::Stamp, 1)? }))
+                Some((work.now + lifetime, Some(work.claim(Number::Stamp, 1)?)))
             }
             None => None,
         };
@@ -149,12 +147,8 @@ impl Begun {
         if let Some(group) = &group {
             crate::membership::join(work, group, conversation.id_of(Role::Initiator));
         }
-        if let Some(key) = lifetime_key(&conversation) {
-            work.write(Change::Put(
-                StoreName::Due,
-                key,
-                Value::list(vec![Value::from(1u32), record::value(self.number)]),
-            ));
+        if let Some(due) = Due::lifetime(&conversation) {
+            work.put_due(&due, due::lifetime_record(self.number));
         }
         let info = ConversationInfo::of(&conversation, Role::Initiator);
         work.save(Box::new(conversation));
@@ -197,13 +191,4 @@ impl Begun {
         }
         Ok(Some(group))
     }
-}
-
-/// The kind of a due row that ends a lifetime.
-pub(crate) const DUE_LIFETIME: u32 = 1;
-
-/// The key of the due row of a conversation's lifetime.
-pub(crate) fn lifetime_key(conversation: &Conversation) -> Option<Key> {
-    let (at, stamp) = conversation.lifetime?;
-    Some(Key::list([at.into(), float(stamp).into(), DUE_LIFETIME.into(), float(conversation.number).into()]))
 }

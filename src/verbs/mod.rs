@@ -3,24 +3,27 @@
 mod begin_dialog;
 mod end_conversation;
 mod group_state;
+mod poll;
 mod receive;
 mod send;
 mod take;
+mod timer;
 
 use std::rc::Rc;
 
 pub(crate) use begin_dialog::Begun;
-#[cfg(feature = "audit")]
-pub(crate) use begin_dialog::lifetime_key;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use group_state::GroupState;
+pub(crate) use poll::{Poll, Polled};
 pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, receive};
 pub use send::{OutgoingMessage, Send};
 pub(crate) use send::{change_state, wrong_state};
 pub(crate) use take::{Take, TakenRun};
+pub(crate) use timer::BeginTimer;
+pub use timer::TimerOptions;
 
 use crate::body::Body;
 use crate::core::Core;
@@ -39,12 +42,15 @@ pub(crate) enum Verb {
     Receive(Rc<str>, ReceiveOptions),
     /// The rows that a transaction received are taken out.
     Take(Vec<Take>),
+    BeginTimer(BeginTimer),
     End(End),
     GetGroupState(Rc<str>),
     SetGroupState(Rc<str>, Body),
     Define(Definitions),
     AlterQueue(Rc<str>, QueueOptions),
     PurgeArchive(f64),
+    /// What is due is done.
+    Poll(Poll),
     /// What a transaction did, all or nothing.
     All(Vec<Rc<Verb>>),
 }
@@ -59,6 +65,7 @@ pub(crate) enum Answer {
     Ended(EndResult),
     GroupState(Option<Body>),
     Count(u64),
+    Polled(Polled),
 }
 
 impl Verb {
@@ -66,6 +73,7 @@ impl Verb {
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Receive(_, options) => options.check(),
+            Self::BeginTimer(timer) => timer.check(),
             Self::End(end) => end.options.check(),
             _ => Ok(()),
         }
@@ -103,12 +111,14 @@ impl Verb {
                 }
                 Ok(Answer::Done)
             }
+            Self::BeginTimer(timer) => timer.run(work).map(|()| Answer::Done),
             Self::End(end) => end.run(work).map(Answer::Ended),
             Self::GetGroupState(group) => GroupState(group).get(work).map(Answer::GroupState),
             Self::SetGroupState(group, state) => GroupState(group).set(work, state).map(|()| Answer::Done),
             Self::Define(definitions) => definitions::define(work, definitions).map(|()| Answer::Done),
             Self::AlterQueue(name, options) => definitions::alter_queue(work, name, options).map(|()| Answer::Done),
             Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
+            Self::Poll(poll) => poll.run(work).map(Answer::Polled),
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
         }
@@ -119,6 +129,7 @@ impl Verb {
         let number = |handle: &str| Decoded::parse(handle).map(|decoded| decoded.side.conversation);
         match self {
             Self::Send(send) => send.to.iter().filter_map(|handle| number(handle)).collect(),
+            Self::BeginTimer(timer) => number(timer.handle()).into_iter().collect(),
             Self::End(end) => number(&end.handle).into_iter().collect(),
             Self::Receive(_, options) => options.conversation.as_deref().and_then(number).into_iter().collect(),
             Self::Take(takes) => takes.iter().map(|take| take.side.conversation).collect(),
@@ -155,6 +166,7 @@ impl Verb {
     pub(crate) fn size(&self) -> f64 {
         match self {
             Self::Send(send) => send.messages.iter().map(|message| message.body.size).sum(),
+            Self::BeginTimer(timer) => timer.size(),
             Self::SetGroupState(_, body) => body.size,
             Self::All(verbs) => verbs.iter().map(|verb| verb.size()).sum(),
             _ => 0.0,

@@ -177,6 +177,7 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
             Value::object(vec![("value", state.value.value()), ("packing", Value::from(state.packing))]).0
         }
         Answer::Count(count) => value(count).0,
+        Answer::Polled(polled) => value(polled.moved).0,
     }
 }
 
@@ -293,7 +294,7 @@ fn endpoint(endpoint: &Endpoint) -> Value {
         ("key", Value::null()),
         ("state", Value::from(endpoint.state.letters())),
         ("lifetime", endpoint.lifetime.map_or_else(Value::null, Value::from)),
-        ("dialogTimer", Value::null()),
+        ("dialogTimer", endpoint.dialog_timer.map_or_else(Value::null, Value::from)),
         ("priority", Value::from(endpoint.priority)),
         ("sendSequence", value(endpoint.send_sequence)),
         ("receiveSequence", value(endpoint.receive_sequence)),
@@ -355,6 +356,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("states", Value::list(states)),
         ("dropped", Value::list(dropped)),
         ("disabled", Value::list(disabled)),
+        ("due", notice.due.map_or_else(Value::null, Value::from)),
     ]);
     notice.0
 }

@@ -54,7 +54,7 @@ async fn run(seed: u64, is_told: bool) {
     ];
     let priorities = rules.into_iter().enumerate().map(|(number, rule)| (format!("rule {number}"), rule)).collect();
     shop.broker.define(Definitions { priorities, ..Definitions::default() }).await.expect("the rules are right");
-    shop.timer().fire_at_once();
+    shop.timer().give_up_at_once();
     let tabs = [shop.broker.another(), shop.another_tab().await];
     let world = World { queues: vec![Queue { on: true, retention: false }; 3], ..World::default() };
     let mut random = Random {
