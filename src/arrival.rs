@@ -83,13 +83,7 @@ fn own_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
 }
 
 /// What the broker itself has to tell one side shows the number at which it came.
-fn arrive_own(
-    work: &mut Work<'_>,
-    conversation: &mut Conversation,
-    role: Role,
-    kind: System,
-    row: Row,
-) -> Outcome<()> {
+fn arrive_own(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, kind: System, row: Row) -> Outcome<()> {
     let sequence = conversation.side(role).map_or(0, |side| side.next_expected);
     arrive_system(work, conversation, role, (kind, true), row, sequence)
 }

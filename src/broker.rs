@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::transaction::Transaction;
 use crate::verbs::{
-    Answer, BeginDialog, BeginTimer, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage,
-    ReceiveOptions, Send, TimerOptions, Verb,
+    Answer, BeginDialog, BeginTimer, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions,
+    Send, TimerOptions, Verb,
 };
 use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 use crate::work::Purpose;
@@ -156,7 +156,12 @@ impl Broker {
     ///
     /// # Errors
     /// `ConversationNotFound`, `InvalidState`, `TimerBeyondLifetime`, `GroupLocked`, `InvalidArgument`, `NotCloneable`.
-    pub async fn begin_conversation_timer(&self, handle: &str, timeout: Option<f64>, options: TimerOptions) -> Result<()> {
+    pub async fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        options: TimerOptions,
+    ) -> Result<()> {
         let timer = BeginTimer::new(&self.core.host, handle, timeout, options);
         self.call(Call::Verb(Verb::BeginTimer(timer)), None).await.map(drop)
     }

@@ -133,7 +133,6 @@ pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
 pub use transaction::Transaction;
 pub use verbs::{
-    BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
-    TimerOptions,
+    BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, TimerOptions,
 };
 pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

@@ -83,9 +83,10 @@ impl Core {
                     all.next = polled.next;
                 }
                 Err(error) if error.code() == ErrorCode::StorageCorrupt => {
-                    let keys = transact::<Vec<Key>, Error>(&*self.host.store, &[StoreName::Due], Mode::ReadOnly, async |tx| {
-                        tx.get_keys(StoreName::Due, &range, Some(2)).await
-                    });
+                    let keys =
+                        transact::<Vec<Key>, Error>(&*self.host.store, &[StoreName::Due], Mode::ReadOnly, async |tx| {
+                            tx.get_keys(StoreName::Due, &range, Some(2)).await
+                        });
                     let mut keys = keys.await?.into_iter();
                     let Some(left) = keys.next() else { return Err(error) };
                     range.lower = Bound::Excluding(left);

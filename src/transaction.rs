@@ -121,7 +121,12 @@ impl Transaction {
     ///
     /// # Errors
     /// As on a broker; `TransactionClosed`.
-    pub async fn begin_conversation_timer(&self, handle: &str, timeout: Option<f64>, options: TimerOptions) -> Result<()> {
+    pub async fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        options: TimerOptions,
+    ) -> Result<()> {
         let timer = BeginTimer::new(&self.core.host, handle, timeout, options);
         self.call(Call::Verb(Verb::BeginTimer(timer))).await.map(drop)
     }

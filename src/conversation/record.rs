@@ -40,9 +40,8 @@ impl Conversation {
 
     pub(crate) fn record(&self) -> Value {
         let (high, low) = self.bits.halves();
-        let lifetime = self
-            .lifetime
-            .map_or_else(Value::null, |(at, stamp)| Value::list(vec![Value::from(at), optional(stamp)]));
+        let lifetime =
+            self.lifetime.map_or_else(Value::null, |(at, stamp)| Value::list(vec![Value::from(at), optional(stamp)]));
         let side = |side: &Option<Side>| side.as_ref().map_or_else(Value::null, Side::record);
         Value::list(vec![
             Value::from(1u32),

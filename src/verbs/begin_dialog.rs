@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use crate::conversation::{Conversation, Side, State};
 use crate::definitions::{DEFAULT, check_name};
+use crate::due::{self, Due};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Bits, Role};
-use crate::due::{self, Due};
 use crate::work::{Number, Outcome, Work};
 
 /// The longest lifetime, in milliseconds: 2^31 − 1 seconds.
@@ -122,9 +122,7 @@ impl Begun {
         let group = self.group(work, from.number)?;
 
         let lifetime = match options.lifetime {
-            Some(lifetime) => {
-                Some((work.now + lifetime, Some(work.claim(Number::Stamp, 1)?)))
-            }
+            Some(lifetime) => Some((work.now + lifetime, Some(work.claim(Number::Stamp, 1)?))),
             None => None,
         };
         let priority = work.catalog.priority(options.contract(), &options.from, &options.to);

@@ -65,6 +65,7 @@ async fn run(seed: u64, is_told: bool) {
         handles: BTreeMap::new(),
         open: Vec::new(),
         bodies: 0,
+        now: 1_700_000_000_000.0,
         is_told,
     };
     for step in 0..STEPS {
@@ -89,6 +90,7 @@ struct Random {
     handles: BTreeMap<End, Rc<str>>,
     open: Vec<Open>,
     bodies: usize,
+    now: f64,
     is_told: bool,
 }
 

@@ -35,6 +35,23 @@ pub(super) struct Side {
     pub(super) outgoing: Vec<Row>,
     pub(super) next_send: u64,
     pub(super) next_expected: u64,
+    pub(super) timers: Vec<Timer>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Timer {
+    pub(super) name: &'static str,
+    pub(super) at: f64,
+    stamp: u64,
+    body: String,
+}
+
+/// When a conversation ends by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lifetime {
+    pub(super) at: f64,
+    stamp: u64,
+    is_over: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +74,27 @@ pub(super) struct World {
     pub(super) sides: BTreeMap<End, Side>,
     /// Services by conversation: initiator and target.
     pub(super) services: BTreeMap<Rc<str>, (usize, usize)>,
+    pub(super) lifetimes: BTreeMap<Rc<str>, Lifetime>,
+    /// Timers and lifetimes so far: those of one time come in their order.
+    pub(super) stamps: u64,
     /// Messages that went nowhere.
     pub(super) dropped: usize,
+}
+
+impl Row {
+    /// It is read before the messages, and has no number of its own.
+    pub(super) fn is_system(&self) -> bool {
+        ["DialogTimer", "Error"].contains(&self.kind)
+    }
+
+    /// It comes from the broker, not from the far side.
+    pub(super) fn is_own(&self) -> bool {
+        self.kind == "DialogTimer" || self.body.starts_with('-')
+    }
+}
+
+fn in_sequence(rows: &[Row]) -> u64 {
+    rows.iter().filter(|row| !row.is_system()).count() as u64
 }
 
 pub(super) fn other(end: &End) -> End {
@@ -76,6 +112,7 @@ impl Side {
             outgoing: Vec::new(),
             next_send: 0,
             next_expected: 0,
+            timers: Vec::new(),
         }
     }
 
@@ -86,14 +123,24 @@ impl Side {
     /// What RECEIVE gives, in its order.
     pub(super) fn unread(&self) -> Vec<Row> {
         let ready = || self.rows.iter().filter(|row| row.status == 1);
-        ready().filter(|row| row.kind == "Error").chain(ready().filter(|row| row.kind != "Error")).cloned().collect()
+        let of = |kind| ready().filter(move |row| row.kind == kind);
+        of("DialogTimer").chain(of("Error")).chain(ready().filter(|row| !row.is_system())).cloned().collect()
     }
 }
 
 impl World {
-    pub(super) fn begin(&mut self, id: &Rc<str>, from: usize, to: usize, group: Option<Rc<str>>) {
+    pub(super) fn begin(&mut self, id: &Rc<str>, from: usize, to: usize, group: Option<Rc<str>>, expires: Option<f64>) {
+        if let Some(at) = expires {
+            let lifetime = Lifetime { at, stamp: self.stamp(), is_over: false };
+            self.lifetimes.insert(Rc::clone(id), lifetime);
+        }
         self.services.insert(Rc::clone(id), (from, to));
         self.sides.insert((Rc::clone(id), true), Side::new(from, "SO", group));
+    }
+
+    fn stamp(&mut self) -> u64 {
+        self.stamps += 1;
+        self.stamps
     }
 
     fn side(&mut self, end: &End) -> Result<&mut Side, ErrorCode> {
@@ -121,7 +168,8 @@ impl World {
         if queue.retention && !queue.on {
             return Err(ErrorCode::QueueDisabled);
         }
-        if is_late {
+        let is_far = self.services[&end.0].1 == ELSEWHERE;
+        if is_late && !is_far {
             self.dropped += bodies.len();
             return Ok(());
         }
@@ -134,10 +182,11 @@ impl World {
                 body: body.clone(),
             }
         };
-        let is_far = self.services[&end.0].1 == ELSEWHERE;
         let sender = self.side(end)?;
         sender.next_send += bodies.len() as u64;
-        sender.state = "CO";
+        if sender.state == "SO" {
+            sender.state = "CO";
+        }
         if queue.retention {
             sender.rows.extend(bodies.iter().enumerate().map(row(3)));
         }
@@ -165,7 +214,7 @@ impl World {
 
     fn arrive(&mut self, end: &End, rows: Vec<Row>) {
         let Some(side) = self.sides.get_mut(end) else { return };
-        side.next_expected += rows.iter().filter(|row| row.kind != "Error").count() as u64;
+        side.next_expected += in_sequence(&rows);
         if self.queues[side.queue()].on {
             for row in &rows {
                 match row.kind {
@@ -186,7 +235,7 @@ impl World {
         if side.state == "DO" && ending != Ending::Cleanup {
             return Err(ErrorCode::InvalidState);
         }
-        let counts = ((side.unread().len() + side.held.len()) as u64, side.rows.len() as u64);
+        let counts = ((side.unread().len() + side.held.len() + side.timers.len()) as u64, side.rows.len() as u64);
         if self.services[&end.0].1 == ELSEWHERE {
             self.end_from_elsewhere(end, ending)?;
             return Ok(counts);
@@ -199,18 +248,19 @@ impl World {
             && let Some(side) = self.sides.get_mut(&far)
         {
             // Their numbers were never seen.
-            side.next_expected -= side.held.iter().filter(|row| row.kind != "Error").count() as u64;
-            side.held.clear();
+            side.next_expected -= in_sequence(&side.held);
+            side.held.retain(Row::is_own);
         }
         if side.state == "CO" && ending != Ending::Cleanup {
             let (kind, body) = if ending == Ending::Error { ("Error", "42") } else { ("EndDialog", "") };
             self.arrive(&far, vec![Row { status: 1, kind, number: side.next_send, body: body.into() }]);
         }
-        if self.sides.get(&far).is_some_and(|side| !side.held.is_empty()) {
+        if self.sides.get(&far).is_some_and(|side| side.held.iter().any(|row| !row.is_own())) {
             let ended = self.side(end)?;
             ended.state = "DO";
             ended.rows.clear();
             ended.held.clear();
+            ended.timers.clear();
         } else {
             self.sides.remove(end);
         }
@@ -225,6 +275,8 @@ impl World {
         }
         side.state = "DO";
         side.rows.clear();
+        side.held.clear();
+        side.timers.clear();
         let (kind, body) = if ending == Ending::Error { ("Error", "42") } else { ("EndDialog", "") };
         if ending == Ending::Error {
             side.outgoing.clear();
@@ -234,13 +286,77 @@ impl World {
         Ok(())
     }
 
+    /// Gives whether anything is another way now.
+    pub(super) fn timer(
+        &mut self,
+        end: &End,
+        name: &'static str,
+        at: Option<f64>,
+        body: &str,
+    ) -> Result<bool, ErrorCode> {
+        if self.side(end)?.state == "DO" {
+            return Err(ErrorCode::InvalidState);
+        }
+        if at.is_some_and(|at| self.lifetimes.get(&end.0).is_some_and(|lifetime| at > lifetime.at)) {
+            return Err(ErrorCode::TimerBeyondLifetime);
+        }
+        let stamp = self.stamp();
+        let side = self.side(end)?;
+        let before = side.timers.len();
+        side.timers.retain(|timer| timer.name != name);
+        let is_replaced = side.timers.len() < before;
+        side.timers.extend(at.map(|at| Timer { name, at, stamp, body: body.to_owned() }));
+        Ok(is_replaced || at.is_some())
+    }
+
+    /// What is due by now happens. Gives how many messages come of it.
+    pub(super) fn poll(&mut self, now: f64) -> u64 {
+        let timers = self.sides.iter().flat_map(|(end, side)| {
+            side.timers.iter().map(|timer| (timer.at, timer.stamp, Some(end.clone()), Rc::clone(&end.0)))
+        });
+        let lifetimes = self.lifetimes.iter().filter(|(_, lifetime)| !lifetime.is_over);
+        let lifetimes = lifetimes.map(|(id, lifetime)| (lifetime.at, lifetime.stamp, None, Rc::clone(id)));
+        let mut due: Vec<_> = timers.chain(lifetimes).filter(|(at, ..)| *at <= now).collect();
+        due.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).expect("numbers"));
+        due.into_iter()
+            .map(|(_, stamp, end, id)| match end {
+                Some(end) => self.fire(&end, stamp),
+                None => self.expire(&id),
+            })
+            .sum()
+    }
+
+    fn fire(&mut self, end: &End, stamp: u64) -> u64 {
+        let Some(side) = self.sides.get_mut(end) else { return 0 };
+        let Some(index) = side.timers.iter().position(|timer| timer.stamp == stamp) else { return 0 };
+        let timer = side.timers.remove(index);
+        let number = side.next_expected;
+        self.arrive(end, vec![Row { status: 1, kind: "DialogTimer", number, body: timer.body }]);
+        1
+    }
+
+    fn expire(&mut self, id: &Rc<str>) -> u64 {
+        if let Some(lifetime) = self.lifetimes.get_mut(id) {
+            lifetime.is_over = true;
+        }
+        let mut moved = 0;
+        for end in [(Rc::clone(id), true), (Rc::clone(id), false)] {
+            let Some(side) = self.sides.get(&end).filter(|side| !["DO", "ER"].contains(&side.state)) else { continue };
+            let number = side.next_expected;
+            self.arrive(&end, vec![Row { status: 1, kind: "Error", number, body: "-8489".into() }]);
+            self.sides.get_mut(&end).expect("it is there").state = "ER";
+            moved += 1;
+        }
+        moved
+    }
+
     /// Takes out what was received.
     pub(super) fn take(&mut self, end: &End, taken: &[Row]) -> Result<(), ErrorCode> {
         let side = self.side(end)?.clone();
         let unread = side.unread();
         // Errors are read first, so a new one does not change what was received behind it.
-        let in_sequence = |rows: &[Row]| rows.iter().filter(|row| row.kind != "Error").cloned().collect::<Vec<_>>();
-        let errors = taken.iter().filter(|row| row.kind == "Error").all(|row| unread.contains(row));
+        let in_sequence = |rows: &[Row]| rows.iter().filter(|row| !row.is_system()).cloned().collect::<Vec<_>>();
+        let errors = taken.iter().filter(|row| row.is_system()).all(|row| unread.contains(row));
         if !in_sequence(&unread).starts_with(&in_sequence(taken)) || !errors {
             return Err(ErrorCode::TransactionClosed);
         }

@@ -58,7 +58,10 @@ async fn b85_a_dialog_that_was_never_used_expires(shop: &Shop) {
     let options = BeginDialog { lifetime: Some(1_000.0), ..to_kitchen() };
     let begun = shop.broker.begin_dialog(options).await.expect("the dialog begins");
     assert_eq!(shop.pass(1_000.0).await, 1);
-    assert_eq!((shop.state(&begun.handle).await, shop.receive("counter").await), ("ER", vec!["0 Error 0 -8489".into()]));
+    assert_eq!(
+        (shop.state(&begun.handle).await, shop.receive("counter").await),
+        ("ER", vec!["0 Error 0 -8489".into()])
+    );
     refused(shop.try_send(&begun.handle, "Order", "m1").await, ErrorCode::InvalidState);
 }
 

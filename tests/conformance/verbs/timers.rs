@@ -25,7 +25,7 @@ mount! {
     a_dialog_timer_is_retained_like_a_message,
     a_dialog_timer_waits_outside_an_off_queue,
     a_held_dialog_timer_is_nothing_of_the_far_side,
-    a_timer_in_a_transaction_begins_with_its_commit,
+    a_timer_in_a_transaction_counts_from_its_call,
     a_timer_that_can_not_be_read_holds_up_nobody,
     many_timers_of_one_moment,
     timeouts_and_names_have_bounds,
@@ -184,7 +184,7 @@ async fn d16_a_timer_needs_the_group(shop: &Shop) {
     shop.timer_of(&dialog.target, 0.0, "").await;
 }
 
-async fn a_timer_in_a_transaction_begins_with_its_commit(shop: &Shop) {
+async fn a_timer_in_a_transaction_counts_from_its_call(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let transaction = begin(shop);
     assert_eq!(receive(&transaction, "kitchen").await, ["0 Order 0 m1"]);
@@ -248,7 +248,8 @@ async fn a_body_of_any_size_comes_with_the_timer(shop: &Shop) {
     assert_eq!(shop.pass(0.0).await, 2);
     assert_eq!(shop.records_in(StoreName::Bodies).await, 1);
     let seen = shop.messages("counter", Default::default()).await;
-    let seen: Vec<_> = seen.iter().map(|row| (row.body.text().unwrap_or_default(), row.packing, row.validation)).collect();
+    let seen: Vec<_> =
+        seen.iter().map(|row| (row.body.text().unwrap_or_default(), row.packing, row.validation)).collect();
     assert_eq!(seen, [("small".to_owned(), 0.0, "N"), ("large".to_owned(), 1.0, "N")]);
     shop.assert_sound().await;
     assert_eq!(shop.receive("counter").await, ["0 DialogTimer 0 small", "0 DialogTimer 0 large"]);
