@@ -25,6 +25,7 @@ use crate::membership::{member_key, state_key};
 use crate::message::Run;
 use crate::queue::{Counters, Queue};
 use crate::record::float;
+use crate::reuse::{Reuse, named};
 use crate::store::{Direction, Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::turn::{HeldTurn, OutgoingTurn, Turn};
 
@@ -49,6 +50,8 @@ struct Audit {
     bodies: BTreeSet<Key>,
     turns: BTreeSet<Key>,
     members: BTreeSet<Key>,
+    /// Conversations by what they are found again by.
+    reused: BTreeMap<Key, u64>,
     due: BTreeSet<Key>,
     swept: BTreeSet<SideId>,
     found: Vec<String>,
@@ -64,6 +67,7 @@ impl Audit {
             bodies: keys(tx, StoreName::Bodies).await?,
             turns: keys(tx, StoreName::Turns).await?,
             members: keys(tx, StoreName::Members).await?,
+            reused: BTreeMap::new(),
             due: keys(tx, StoreName::Due).await?,
             swept: BTreeSet::new(),
             found: Vec::new(),
@@ -86,6 +90,13 @@ impl Audit {
                 Ok(run) if run.key() == key => audit.runs.entry(run.side).or_default().push(run),
                 Ok(run) => audit.find("run", &key, format!("it says that its key is {:?}", run.key())),
                 Err(problem) => audit.find("run", &key, problem),
+            }
+        }
+        for (key, record) in records(tx, StoreName::Members).await? {
+            let is_reused =
+                matches!(&key, Key::List(parts) if matches!(parts.first(), Some(Key::Text(kind)) if &**kind == "r"));
+            if is_reused {
+                audit.reused.insert(key, named(&record).unwrap_or(0));
             }
         }
         for key in keys(tx, StoreName::Meta).await? {
@@ -130,6 +141,14 @@ impl Audit {
             self.find("conversation", conversation.number, "both sides are gone and the record is there");
         }
         expected.due.extend(Due::lifetime(conversation).map(|due| due.key()));
+        if let Some(key) = Reuse::of(conversation).map(|reuse| reuse.key()) {
+            let is_open =
+                conversation.side(Role::Initiator).is_some_and(|side| side.state != State::DisconnectedOutbound);
+            if !is_open || self.reused.get(&key) != Some(&conversation.number) {
+                self.find("reuse", &key, "it is another conversation's, or its initiator has ended");
+            }
+            expected.members.insert(key);
+        }
         for role in [Role::Initiator, Role::Target] {
             let Some(side) = conversation.side(role) else { continue };
             let id = conversation.id_of(role);

@@ -108,13 +108,13 @@ impl Broker {
 
     // ── verbs ──
 
-    /// `BEGIN DIALOG CONVERSATION`.
+    /// `BEGIN DIALOG CONVERSATION`; with `reuse` it may be one that is open already.
     ///
     /// # Errors
     /// `ServiceNotFound`, `ContractNotFound`, `ConversationNotFound`, `GroupInvalid`, `InvalidLifetime`, `InvalidArgument`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
         match self.call(Call::Begin(options), None).await? {
-            Answer::Conversation(conversation) => Ok(conversation),
+            Answer::Conversation(conversation) | Answer::Reused(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
     }

@@ -110,6 +110,7 @@ mod queue;
 mod reading;
 mod reads;
 mod record;
+mod reuse;
 mod rows;
 pub mod store;
 mod sweep;

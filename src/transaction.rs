@@ -90,7 +90,7 @@ impl Transaction {
     /// As on a broker; `TransactionClosed`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
         match self.call(Call::Begin(options)).await? {
-            Answer::Conversation(conversation) => Ok(conversation),
+            Answer::Conversation(conversation) | Answer::Reused(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
     }
@@ -233,7 +233,7 @@ impl Transaction {
         match &outcome {
             Ok(Answer::Received(_, takes)) if takes.is_empty() => {}
             Ok(Answer::Received(_, takes)) => state.done.push(Rc::new(Verb::Take(takes.clone()))),
-            Ok(Answer::GroupState(_)) | Err(_) => {}
+            Ok(Answer::GroupState(_) | Answer::Reused(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }
         let is_open = self.check_open();

@@ -227,6 +227,8 @@ pub(crate) struct Conversation {
     pub(crate) local: Option<bool>,
     pub(crate) initiator: Option<Side>,
     pub(crate) target: Option<Side>,
+    /// What its beginner asked for to find it again, as long as it can be found.
+    pub(crate) reuse: Option<Rc<str>>,
 }
 
 impl Side {

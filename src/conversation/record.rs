@@ -35,6 +35,7 @@ impl Conversation {
             local: fields.any().boolean(),
             initiator: read_side(&fields.any())?,
             target: read_side(&fields.any())?,
+            reuse: fields.optional_text()?,
         })
     }
 
@@ -59,6 +60,7 @@ impl Conversation {
             self.local.map_or_else(Value::null, Value::from),
             side(&self.initiator),
             side(&self.target),
+            record::optional(self.reuse.as_deref()),
         ])
     }
 }

@@ -14,7 +14,7 @@ use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Row, system};
 use crate::store::{Change, StoreName};
 use crate::work::{Outcome, Work};
-use crate::{archive, membership, sweep};
+use crate::{archive, membership, reuse, sweep};
 
 /// The longest description of an error, in code points.
 const MAX_DESCRIPTION: usize = 3_000;
@@ -114,6 +114,9 @@ impl End {
         } else {
             self.tell_far_side(work, &mut conversation, role, is_told)?
         };
+        if role == Role::Initiator {
+            reuse::forget(work, &mut conversation);
+        }
         if waits_outside {
             change_state(work, &mut conversation, role, State::DisconnectedOutbound)?;
         } else {

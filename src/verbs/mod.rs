@@ -60,6 +60,8 @@ pub(crate) enum Verb {
 pub(crate) enum Answer {
     Done,
     Conversation(ConversationInfo),
+    /// One that was there: nothing has changed.
+    Reused(ConversationInfo),
     /// Rows, and what it takes to take them out.
     Received(Vec<Rows>, Vec<Take>),
     Ended(EndResult),
@@ -94,7 +96,7 @@ impl Verb {
 
     fn run_one(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {
-            Self::BeginDialog(begun) => begun.run(work).map(Answer::Conversation),
+            Self::BeginDialog(begun) => begun.run(work),
             Self::Send(send) => send.run(work).map(|()| Answer::Done),
             Self::Receive(queue, options) => {
                 let Received { rows, takes } = receive(work, queue, options)?;

@@ -7,14 +7,13 @@ use crate::body::Body;
 use crate::clock::Instant;
 use crate::conversation::Timer;
 use crate::core::Host;
+use crate::definitions::MAX_NAME;
 use crate::due::{self, Due};
 use crate::error::{Error, ErrorCode, Result};
 use crate::work::{Number, Outcome, Work};
 
 /// The last instant that a JavaScript Date has.
 const LATEST: Instant = 8.64e15;
-/// The longest name, in code points.
-const MAX_NAME: usize = 128;
 
 /// What a timer may have besides its time.
 #[derive(Clone, Debug)]

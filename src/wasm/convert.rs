@@ -15,7 +15,10 @@ use crate::message::Column;
 use crate::notice::Notice;
 use crate::record::{optional, value};
 use crate::rows::Rows;
-use crate::verbs::{Answer, ConversationInfo, End, EndError, EndOptions, OutgoingMessage, ReceiveOptions, Send, Verb};
+use crate::verbs::{
+    Answer, BeginTimer, ConversationInfo, End, EndError, EndOptions, OutgoingMessage, ReceiveOptions, Send,
+    TimerOptions, Verb,
+};
 use crate::views::{Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 
 /// Options, as the package has checked them.
@@ -116,6 +119,11 @@ pub(super) fn receive(options: &JsValue) -> ReceiveOptions {
     }
 }
 
+/// BEGIN CONVERSATION TIMER. `timeout`: null cancels.
+pub(super) fn timer(host: &Host, handle: &str, timeout: Option<f64>, name: &str, body: Body) -> Verb {
+    Verb::BeginTimer(BeginTimer::new(host, handle, timeout, TimerOptions { name: name.into(), body }))
+}
+
 /// END and what it takes.
 pub(super) fn end(handle: String, options: &JsValue) -> Verb {
     let error = field(options, "error");
@@ -167,7 +175,7 @@ fn ids(messages: &[OutgoingMessage]) -> JsValue {
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
         Answer::Done => done,
-        Answer::Conversation(info) => conversation(&info),
+        Answer::Conversation(info) | Answer::Reused(info) => conversation(&info),
         Answer::Received(batches, _) => list(&batches, rows),
         Answer::Ended(result) => {
             Value::object(vec![("discarded", value(result.discarded)), ("archived", value(result.archived))]).0
@@ -321,6 +329,11 @@ fn transmission_row(row: &TransmissionRow) -> Value {
         ("body", row.body.clone()),
         ("packing", Value::from(row.packing)),
     ])
+}
+
+/// When something new is due, as the notice of another context says.
+pub(super) fn due(notice: &JsValue) -> Option<f64> {
+    number(notice, "due")
 }
 
 /// What a commit touched: for the package's events and for other contexts.

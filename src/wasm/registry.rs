@@ -293,6 +293,9 @@ fn hear(name: &str, message: &JsValue) {
         Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
         _ => None,
     });
+    if let (Some(connection), Some(at)) = (&connection, convert::due(message)) {
+        connection.root.due_elsewhere(at);
+    }
     for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())
     {
         tell(&member.callbacks.on_notice, message);

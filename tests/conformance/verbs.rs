@@ -36,6 +36,7 @@ mod queue_off;
 mod receive;
 mod remote;
 mod retention;
+mod reuse;
 mod send;
 mod sweep;
 mod timers;

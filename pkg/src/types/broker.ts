@@ -39,7 +39,7 @@ export interface Views {
   count(queue: string, filter?: RowFilter): Promise<number>;
   queues(): Promise<QueueInfo[]>;
   /** Looks nothing up: a handle without a conversation shows when it is used. */
-  conversation(conversation: ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "end" | "info">;
+  conversation(conversation: ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "end" | "info">;
   conversations(filter?: { service?: string; state?: ConversationState; group?: GroupId; conversationId?: string; createdBefore?: Date | number }): Rows<ConversationEndpoint>;
   transmissionQueue(filter?: { conversation?: ConversationRef }): Rows<TransmissionRow>;
   /** Rows that END copied with `archive: true`. */
@@ -73,7 +73,13 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
   /** Deletes archive rows older than `before`; resolves with their number. */
   purgeArchive(before: Date | number): Promise<number>;
 
-  /** Rolls open transactions back, lets running commits finish, leaves no timer, lock or channel behind. Idempotent. */
+  /**
+   * Does what is due now: timers and lifetimes. Resolves with the number of messages that came of it. The same happens by itself, in every context
+   * with an open broker; each row is done once. Errors: StorageCorrupt, after everything else that is due.
+   */
+  poll(): Promise<number>;
+
+  /** Stops the poller, rolls open transactions back, lets running commits finish, leaves no timer, lock or channel behind. Idempotent. */
   close(): Promise<void>;
 
   addEventListener<K extends keyof BrokerEvents>(type: K, listener: (event: CustomEvent<BrokerEvents[K]>) => unknown, options?: AddEventListenerOptions | boolean): void;

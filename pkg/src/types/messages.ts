@@ -77,6 +77,7 @@ export interface ConversationEndpoint {
   state: ConversationState;
   /** When it expires; null: never. */
   lifetime: Date | null;
+  /** When the earliest of its timers fires. */
   dialogTimer: Date | null;
   priority: number;
   /** The next number to send. */
