@@ -93,8 +93,8 @@ pub(crate) fn timer_record(side: SideId, name: &str, body: &Body) -> Value {
 /// The body in a timer's row.
 pub(crate) fn timer_body(record: &Value) -> Read<Body> {
     let mut fields = Fields::open(record)?;
-    // The key says whose it is, and the side what it is called.
-    (fields.any(), fields.any());
+    // Whose it is says the key, and what it is called the side.
+    let (_side, _name) = (fields.any(), fields.any());
     Ok(Body { value: fields.any().into(), packing: fields.small()?, size: fields.float()? })
 }
 

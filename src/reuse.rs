@@ -35,15 +35,20 @@ impl<'a> Reuse<'a> {
 
     /// The conversation that is named, in whatever state it is.
     pub(crate) fn find(&self, work: &mut Work<'_>) -> Outcome<Option<Box<Conversation>>> {
-        let is_named = |conversation: &&Box<Conversation>| Reuse::of(conversation) == Some(*self);
+        let is_named = |conversation: &Conversation| Reuse::of(conversation) == Some(*self);
         // One of this unit of work: the store does not know it yet.
-        let known = work.changes.conversations.values().filter_map(|cached| cached.current.as_ref()).find(is_named);
+        let known = work
+            .changes
+            .conversations
+            .values()
+            .filter_map(|cached| cached.current.as_ref())
+            .find(|known| is_named(known));
         if known.is_some() {
             return Ok(known.cloned());
         }
         let Some(record) = work.get(StoreName::Members, self.key())? else { return Ok(None) };
         let number = named(&record).map_err(|problem| problem.at(StoreName::Members, &self.key()))?;
-        Ok(work.conversation(number)?.filter(|conversation| is_named(&conversation)))
+        Ok(work.conversation(number)?.filter(|conversation| is_named(conversation)))
     }
 
     /// Names a conversation, in place of the one before.

@@ -3,6 +3,7 @@
 //! `SEED=17 cargo test random` runs one seed and tells every step. `FROM=1000 SEEDS=5000 cargo test --release random` looks further.
 
 mod check;
+mod due;
 mod model;
 mod steps;
 mod transactions;

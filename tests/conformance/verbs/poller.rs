@@ -20,19 +20,41 @@ mount! {
     sleeps_have_bounds,
 }
 
-/// Lets everybody run who can.
+/// Lets everybody run until those who sleep want to do it for so long.
+async fn until_sleeping(shop: &Shop, ms: &[f64]) {
+    for _ in 0..PATIENCE {
+        if shop.timer().sleeps() == ms {
+            break;
+        }
+        tick().await;
+    }
+    assert_eq!(shop.timer().sleeps(), ms);
+}
+
+/// Lets everybody run until the queue has so many messages.
+async fn until_ready(shop: &Shop, queue: &str, count: u64) {
+    for _ in 0..PATIENCE {
+        if shop.queue(queue).await.ready == count {
+            return;
+        }
+        tick().await;
+    }
+    assert_eq!(shop.queue(queue).await.ready, count);
+}
+
+const PATIENCE: u32 = 1_000;
+
+/// Lets everybody run who can: for what is not to happen.
 async fn settle() {
     for _ in 0..50 {
         tick().await;
     }
 }
 
-/// Time passes, and every sleep of that length ends.
-async fn wake(shop: &Shop, ms: f64) {
-    settle().await;
+/// Time passes, and every sleep is over.
+fn wake(shop: &Shop, ms: f64) {
     shop.clock().advance(ms);
     shop.timer().fire();
-    settle().await;
 }
 
 async fn timer(broker: &Broker, handle: &str, timeout: f64) {
@@ -42,13 +64,14 @@ async fn timer(broker: &Broker, handle: &str, timeout: f64) {
 async fn b82_b107_a_timer_fires_by_itself(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 2_000.0).await;
-    settle().await;
-    assert_eq!(shop.timer().sleeps(), [2_000.0]);
+    until_sleeping(shop, &[2_000.0]).await;
     shop.notices();
-    wake(shop, 2_000.0).await;
+    wake(shop, 2_000.0);
+    until_ready(shop, "counter", 1).await;
     assert_eq!(shop.rows("counter").await, ["1 DialogTimer 0"]);
-    assert!(shop.notices().iter().any(|notice| notice.enqueued.iter().any(|queue| &**queue == "counter")));
-    assert_eq!(shop.timer().sleeping(), 0);
+    let notices = shop.notices();
+    assert!(notices.iter().any(|notice| notice.enqueued.iter().any(|queue| &**queue == "counter")), "{notices:?}");
+    until_sleeping(shop, &[]).await;
 }
 
 async fn nobody_sleeps_while_nothing_is_due(shop: &Shop) {
@@ -57,75 +80,70 @@ async fn nobody_sleeps_while_nothing_is_due(shop: &Shop) {
     settle().await;
     assert_eq!(shop.timer().sleeping(), 0);
     timer(&shop.broker, &dialog.initiator, 5_000.0).await;
-    settle().await;
+    until_sleeping(shop, &[5_000.0]).await;
     shop.broker.begin_conversation_timer(&dialog.initiator, None, named("", None)).await.expect("it can be cancelled");
-    wake(shop, 5_000.0).await;
-    assert_eq!(shop.timer().sleeping(), 0, "it has looked, and there is nothing");
     shop.faults.reset_counts();
+    wake(shop, 5_000.0);
     settle().await;
-    assert_eq!(shop.faults.calls(Operation::Begin), 0);
+    until_sleeping(shop, &[]).await;
+    assert_eq!(shop.faults.calls(Operation::Begin), 1, "it has looked, and there is nothing");
 }
 
 async fn sleeps_have_bounds(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 0.0).await;
-    settle().await;
-    assert_eq!(shop.timer().sleeps(), [10.0]);
-    wake(shop, 0.0).await;
-    assert_eq!(shop.receive("counter").await.len(), 1);
+    until_sleeping(shop, &[10.0]).await;
+    wake(shop, 0.0);
+    until_ready(shop, "counter", 1).await;
     timer(&shop.broker, &begun.handle, 1e10).await;
-    settle().await;
-    assert_eq!(shop.timer().sleeps(), [60_000.0]);
+    until_sleeping(shop, &[60_000.0]).await;
     shop.faults.reset_counts();
-    wake(shop, 60_000.0).await;
-    assert_eq!(shop.timer().sleeps(), [60_000.0], "not yet");
-    assert_eq!(shop.faults.calls(Operation::Begin), 0, "and nothing is read for that");
-    wake(shop, 1e10).await;
-    assert_eq!(shop.receive("counter").await.len(), 1, "a clock that was set is noticed");
+    wake(shop, 60_000.0);
+    settle().await;
+    until_sleeping(shop, &[60_000.0]).await;
+    assert_eq!(shop.faults.calls(Operation::Begin), 0, "not yet, and nothing is read for that");
+    wake(shop, 1e10);
+    until_ready(shop, "counter", 2).await;
 }
 
 async fn an_earlier_timer_wakes_the_poller(shop: &Shop) {
     let (first, second) = (shop.begin().await, shop.begin().await);
     timer(&shop.broker, &first.handle, 5_000.0).await;
-    settle().await;
+    until_sleeping(shop, &[5_000.0]).await;
     timer(&shop.broker, &second.handle, 7_000.0).await;
     settle().await;
-    assert_eq!(shop.timer().sleeps(), [5_000.0]);
+    until_sleeping(shop, &[5_000.0]).await;
     timer(&shop.broker, &second.handle, 1_000.0).await;
-    settle().await;
-    assert_eq!(shop.timer().sleeps(), [1_000.0]);
-    wake(shop, 1_000.0).await;
-    assert_eq!(shop.rows("counter").await, ["1 DialogTimer 0"]);
-    assert_eq!(shop.timer().sleeps(), [4_000.0]);
+    until_sleeping(shop, &[1_000.0]).await;
+    wake(shop, 1_000.0);
+    until_ready(shop, "counter", 1).await;
+    until_sleeping(shop, &[4_000.0]).await;
 }
 
 async fn an_earlier_timer_elsewhere_wakes_the_poller(shop: &Shop) {
     let begun = shop.begin().await;
     let other = shop.another_tab().await;
+    shop.notices();
     timer(&other, &begun.handle, 2_000.0).await;
     other.close().await;
     settle().await;
     assert_eq!(shop.timer().sleeping(), 0, "a tab that is gone, and one that has heard of nothing");
-    shop.broker.due_elsewhere(shop_now() + 2_000.0);
-    settle().await;
-    assert_eq!(shop.timer().sleeps(), [2_000.0]);
-    wake(shop, 2_000.0).await;
-    assert_eq!(shop.rows("counter").await, ["1 DialogTimer 0"]);
-}
-
-fn shop_now() -> f64 {
-    1_700_000_000_000.0
+    shop.broker.due_elsewhere(1_700_000_002_000.0);
+    until_sleeping(shop, &[2_000.0]).await;
+    wake(shop, 2_000.0);
+    until_ready(shop, "counter", 1).await;
 }
 
 async fn of_several_tabs_one_fires(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 1_000.0).await;
     let tabs = [shop.another_tab().await, shop.another_tab().await];
+    until_sleeping(shop, &[1_000.0; 3]).await;
+    wake(shop, 1_000.0);
+    until_sleeping(shop, &[]).await;
+    until_ready(shop, "counter", 1).await;
     settle().await;
-    assert_eq!(shop.timer().sleeping(), 3, "each waits");
-    wake(shop, 1_000.0).await;
     assert_eq!(shop.rows("counter").await, ["1 DialogTimer 0"]);
-    assert_eq!(shop.timer().sleeping(), 0);
     for tab in tabs {
         tab.close().await;
     }
@@ -134,52 +152,56 @@ async fn of_several_tabs_one_fires(shop: &Shop) {
 async fn b96_what_was_due_meanwhile_happens_at_the_next_start(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 1_000.0).await;
+    let watcher = shop.broker.another();
     shop.broker.close().await;
-    wake(shop, 5_000.0).await;
+    watcher.close().await;
+    until_sleeping(shop, &[]).await;
+    wake(shop, 5_000.0);
     let tab = shop.another_tab().await;
-    settle().await;
-    assert_eq!(shop.timer().sleeps(), [10.0]);
-    wake(shop, 10.0).await;
-    assert_eq!(tab.count("counter", &Default::default()).await.expect("it can be counted"), 1);
+    until_sleeping(shop, &[10.0]).await;
+    wake(shop, 10.0);
+    until_sleeping(shop, &[]).await;
+    let ready = async || tab.count("counter", &Default::default()).await.expect("it can be counted");
+    for _ in 0..PATIENCE {
+        if ready().await == 1 {
+            break;
+        }
+        tick().await;
+    }
+    assert_eq!(ready().await, 1);
     tab.close().await;
 }
 
 async fn a_close_lets_go_of_the_timer(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
     let second = shop.broker.another();
     shop.broker.close().await;
     settle().await;
     assert_eq!(shop.timer().sleeping(), 1, "another broker is open over the same connection");
     second.close().await;
-    settle().await;
-    assert_eq!(shop.timer().sleeping(), 0);
+    until_sleeping(shop, &[]).await;
     let third = second.another();
-    settle().await;
-    assert_eq!(shop.timer().sleeping(), 1, "it goes on where it was");
+    until_sleeping(shop, &[1_000.0]).await;
     third.abandon();
-    settle().await;
-    assert_eq!(shop.timer().sleeping(), 0);
+    until_sleeping(shop, &[]).await;
 }
 
 async fn a_failing_poll_is_tried_again(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 1_000.0).await;
-    settle().await;
+    until_sleeping(shop, &[1_000.0]).await;
     shop.clock().advance(1_000.0);
-    let mut pauses = Vec::new();
-    for _ in 0..8 {
+    for pause in [1_000.0, 2_000.0, 4_000.0, 8_000.0, 16_000.0, 32_000.0, 60_000.0, 60_000.0] {
         let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
         shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
         shop.timer().fire();
-        settle().await;
-        pauses.extend(shop.timer().sleeps());
+        until_sleeping(shop, &[pause]).await;
     }
-    assert_eq!(pauses, [1_000.0, 2_000.0, 4_000.0, 8_000.0, 16_000.0, 32_000.0, 60_000.0, 60_000.0]);
     assert_eq!(shop.rows("counter").await, [""; 0]);
     shop.timer().fire();
-    settle().await;
-    assert_eq!(shop.rows("counter").await, ["1 DialogTimer 0"]);
+    until_ready(shop, "counter", 1).await;
 }
 
 async fn opening_reads_one_due_row(shop: &Shop) {

@@ -14,7 +14,7 @@ import { ROOT } from "./paths.mjs";
  */
 const IN_WEBKIT = [
   "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "opening", "receive", "retention", "send",
-  "transaction", "views",
+  "timers", "transaction", "views",
 ].map((name) => `${name}.test.mjs`);
 
 const browsers = process.argv.slice(2);
