@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::transaction::Transaction;
 use crate::verbs::{
-    Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
+    Answer, BeginDialog, BeginTimer, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions,
+    Send, TimerOptions, Verb,
 };
 use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 use crate::waiting::wait_for;
@@ -55,6 +56,8 @@ impl Broker {
     }
 
     fn on(core: Rc<Core>) -> Self {
+        core.brokers.set(core.brokers.get() + 1);
+        core.keep_polling();
         Self {
             core,
             lock_timeout: LOCK_TIMEOUT,
@@ -106,13 +109,13 @@ impl Broker {
 
     // ── verbs ──
 
-    /// `BEGIN DIALOG CONVERSATION`.
+    /// `BEGIN DIALOG CONVERSATION`; with `reuse` it may be one that is open already.
     ///
     /// # Errors
     /// `ServiceNotFound`, `ContractNotFound`, `ConversationNotFound`, `GroupInvalid`, `InvalidLifetime`, `InvalidArgument`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
         match self.call(Call::Begin(options), None).await? {
-            Answer::Conversation(conversation) => Ok(conversation),
+            Answer::Conversation(conversation) | Answer::Reused(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
     }
@@ -148,6 +151,20 @@ impl Broker {
             Answer::Received(rows, _) => Ok(rows),
             _ => Err(unexpected()),
         }
+    }
+
+    /// `BEGIN CONVERSATION TIMER`: a DialogTimer at this end after `timeout` milliseconds, in place of the timer of the same name. `None` cancels.
+    ///
+    /// # Errors
+    /// `ConversationNotFound`, `InvalidState`, `TimerBeyondLifetime`, `GroupLocked`, `InvalidArgument`, `NotCloneable`.
+    pub async fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        options: TimerOptions,
+    ) -> Result<()> {
+        let timer = BeginTimer::new(&self.core.host, handle, timeout, options);
+        self.call(Call::Verb(Verb::BeginTimer(timer)), None).await.map(drop)
     }
 
     /// `END CONVERSATION`.
@@ -188,6 +205,26 @@ impl Broker {
         match self.call(Call::Verb(Verb::PurgeArchive(before)), None).await? {
             Answer::Count(rows) => Ok(rows),
             _ => Err(unexpected()),
+        }
+    }
+
+    /// Does what is due by now, and gives how many messages came of it. The same happens by itself while a broker is open.
+    ///
+    /// # Errors
+    /// Those of the store; `StorageCorrupt` after everything else that is due has been done.
+    pub async fn poll(&self) -> Result<u64> {
+        let now = self.core.host.clock.now();
+        let mut moved = 0;
+        loop {
+            self.check_open()?;
+            let polled = self.core.poll().await?;
+            moved += polled.moved;
+            if let Some(problem) = polled.problem {
+                return Err(problem);
+            }
+            if polled.next.is_none_or(|next| next > now) {
+                return Ok(moved);
+            }
         }
     }
 
@@ -302,7 +339,10 @@ impl Broker {
 
     /// Rolls open transactions back, lets running commits finish and stops listening. Idempotent.
     pub async fn close(&self) {
-        self.closed.set(true);
+        if !self.closed.replace(true) {
+            self.core.brokers.set(self.core.brokers.get().saturating_sub(1));
+            self.core.poller.ring();
+        }
         for number in self.listeners.take() {
             self.core.forget(number);
         }
@@ -328,6 +368,12 @@ impl Broker {
     /// The connection is gone, or nobody needs it any more: whatever is asked of any broker over it is refused from now on.
     pub fn abandon(&self) {
         self.core.closed.set(true);
+        self.core.poller.ring();
+    }
+
+    /// Another context has committed something that is due at a time.
+    pub fn due_elsewhere(&self, at: f64) {
+        self.core.expect(at);
     }
 
     /// Calls `lost` when the browser has thrown the database away.

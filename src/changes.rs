@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::body::{Body, Value};
+use crate::clock::Instant;
 use crate::conversation::{Conversation, System};
 use crate::error::Error;
 use crate::ids::SideId;
@@ -111,6 +112,7 @@ pub(crate) struct Mark {
     states: usize,
     dropped: usize,
     disabled: usize,
+    due: Option<Instant>,
 }
 
 impl Changes {
@@ -153,6 +155,7 @@ impl Changes {
             states: self.notice.states.len(),
             dropped: self.notice.dropped.len(),
             disabled: self.notice.disabled.len(),
+            due: self.notice.due,
         }
     }
 
@@ -191,6 +194,7 @@ impl Changes {
         self.notice.states.truncate(mark.states);
         self.notice.dropped.truncate(mark.dropped);
         self.notice.disabled.truncate(mark.disabled);
+        self.notice.due = mark.due;
     }
 
     pub(crate) fn set_conversation(&mut self, number: u64, current: Option<Box<Conversation>>) {

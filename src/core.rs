@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::group::{GroupLocks, Locking, Locks};
 use crate::ids::Ids;
 use crate::notice::Notice;
-use crate::store::{Key, Mode, Store, StoreName, Tx, transact};
+use crate::poller::Poller;
+use crate::store::{Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::sweep::DeadEntries;
 use crate::waiting::Bell;
 use crate::work::{Number, Numbers};
@@ -60,6 +61,9 @@ pub(crate) struct Core {
     pub(crate) heads: Heads,
     pub(crate) routes: Routes,
     pub(crate) dead: DeadEntries,
+    pub(crate) poller: Poller,
+    /// Brokers that are not closed.
+    pub(crate) brokers: Cell<u32>,
     pub(crate) closed: Cell<bool>,
     /// The connection that is known to lead to this broker's database.
     connection: Cell<u64>,
@@ -83,10 +87,13 @@ async fn claim(tx: &Tx, number: Number, count: u64) -> Result<u64> {
 impl Core {
     /// Opens the database: gives it its birth record if it has none, and reads the definitions. Independent of the number of rows.
     pub(crate) async fn open(host: Host) -> Result<Rc<Self>> {
-        let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues];
+        let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues, StoreName::Due];
         let ids = Rc::clone(&host.ids);
-        let (instance_id, catalog) =
-            transact(&*host.store, &scope, Mode::ReadWrite, async |tx| definitions::birth(tx, &*ids).await).await?;
+        let ((instance_id, catalog), due) = transact(&*host.store, &scope, Mode::ReadWrite, async |tx| {
+            let birth = definitions::birth(tx, &*ids).await?;
+            Ok::<_, Error>((birth, tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?))
+        })
+        .await?;
         let core = Self {
             instance_id,
             locks: GroupLocks::new(host.locks.clone()),
@@ -96,6 +103,8 @@ impl Core {
             heads: Heads::default(),
             routes: Routes::default(),
             dead: DeadEntries::default(),
+            poller: Poller::default(),
+            brokers: Cell::new(0),
             closed: Cell::new(false),
             connection: Cell::new(1),
             on_lost: RefCell::default(),
@@ -107,6 +116,8 @@ impl Core {
         };
         let core = Rc::new(core);
         crate::sweep::resume(&core);
+        let due = due.first().and_then(|key| key.to_value().item(0).number());
+        due.into_iter().for_each(|at| core.expect(at));
         Ok(core)
     }
 
@@ -131,6 +142,11 @@ impl Core {
     /// Called once, when the browser has thrown the database away.
     pub(crate) fn on_lost(&self, lost: Rc<dyn Fn()>) {
         self.on_lost.replace(Some(lost));
+    }
+
+    /// Whether anybody may still ask for something.
+    pub(crate) fn is_open(&self) -> bool {
+        self.brokers.get() > 0 && !self.closed.get()
     }
 
     pub(crate) fn catalog(&self) -> Rc<Catalog> {
@@ -199,10 +215,11 @@ impl Core {
     }
 
     /// Tells this context and the others.
-    pub(crate) fn announce(&self, notice: &Notice) {
+    pub(crate) fn announce(self: &Rc<Self>, notice: &Notice) {
         if !notice.is_empty() {
             (self.host.wake)(notice);
             self.tell(notice);
+            notice.due.into_iter().for_each(|at| self.expect(at));
         }
     }
 }

@@ -96,6 +96,7 @@ pub mod conversation;
 mod core;
 pub mod definitions;
 mod driver;
+mod due;
 pub mod error;
 mod flush;
 mod group;
@@ -105,10 +106,12 @@ mod map;
 mod membership;
 pub mod message;
 mod notice;
+mod poller;
 mod queue;
 mod reading;
 mod reads;
 mod record;
+mod reuse;
 mod rows;
 mod stop;
 pub mod store;
@@ -135,6 +138,6 @@ pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
 pub use transaction::Transaction;
 pub use verbs::{
-    BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
+    BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, TimerOptions,
 };
 pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

@@ -138,7 +138,8 @@ fn fill(
             return Ok(());
         }
         take.system.push((kind, number));
-        rows.push(Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived));
+        let row = Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived);
+        rows.push(put_large_bodies(work, &run, 0, run.count, row)?);
     }
 
     let (runs, unread) = conversation.side(id.role).map_or((0, 0), |side| (side.runs, side.unread_in_sequence()));

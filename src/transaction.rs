@@ -22,7 +22,8 @@ use crate::rows::Rows;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
 use crate::verbs::{
-    Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
+    Answer, BeginDialog, BeginTimer, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions,
+    Send, TimerOptions, Verb,
 };
 use crate::views::SCOPE as VIEWED;
 use crate::waiting::wait_for;
@@ -91,7 +92,7 @@ impl Transaction {
     /// As on a broker; `TransactionClosed`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
         match self.call(Call::Begin(options), None).await? {
-            Answer::Conversation(conversation) => Ok(conversation),
+            Answer::Conversation(conversation) | Answer::Reused(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
     }
@@ -128,6 +129,20 @@ impl Transaction {
             Answer::Group(group) => Ok(group),
             _ => Err(unexpected()),
         }
+    }
+
+    /// `BEGIN CONVERSATION TIMER`. The time counts from the call; the group is held until the transaction ends.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        options: TimerOptions,
+    ) -> Result<()> {
+        let timer = BeginTimer::new(&self.core.host, handle, timeout, options);
+        self.call(Call::Verb(Verb::BeginTimer(timer)), None).await.map(drop)
     }
 
     /// `END CONVERSATION`.
@@ -254,7 +269,7 @@ impl Transaction {
         match &outcome {
             Ok(Answer::Received(_, takes)) if takes.is_empty() => {}
             Ok(Answer::Received(_, takes)) => state.done.push(Rc::new(Verb::Take(takes.clone()))),
-            Ok(Answer::GroupState(_) | Answer::Group(_)) | Err(_) => {}
+            Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }
         let is_open = self.check_open();

@@ -76,7 +76,7 @@ impl Work<'_> {
         }
     }
 
-    /// The keys of a range of a store.
+    /// The keys of a range of a store, in their order.
     pub(crate) fn get_keys(&mut self, store: StoreName, range: Range, limit: Option<u32>) -> Outcome<&[Value]> {
         self.reads.answer(Request::Keys(store, range, limit))
     }

@@ -1,5 +1,5 @@
 // The arguments of the verbs, read once at the call.
-import { abortSignal, describe, flag, isWellFormed, later, number, options, plain, text, whole } from "./check.js";
+import { abortSignal, amount, describe, flag, isWellFormed, later, number, options, plain, text, whole } from "./check.js";
 import { BrokerError, invalid } from "./errors.js";
 import type { Headers, RawBeginDialog, RawEnd, RawReceive } from "./raw.js";
 import { conversationHandle } from "./refs.js";
@@ -65,7 +65,7 @@ export function dialogOptions(value: unknown): RawBeginDialog {
   if (value === undefined) throw invalid("options", "must be an object with `from` and `to`, not undefined");
   const dialog = options(value, "options", {
     from: text, to: text, contract: text, toBroker: text, relatedConversation: conversationHandle, relatedGroup: text, lifetime: number,
-    reuse: later("keep the conversation's handle and send on it again"),
+    reuse: text,
   });
   if (dialog.from === undefined) throw invalid("from", "is missing: the service that begins the dialog");
   if (dialog.to === undefined) throw invalid("to", "is missing: the service that the dialog is with");
@@ -100,6 +100,17 @@ export function receiveOptions(value: unknown): Receiving {
 export function receiveOwnOptions(value: unknown, conversation: string): Receiving {
   const { signal, ...raw } = options(value, "options", receiving);
   return { raw: { ...raw, conversation } as RawReceive, signal };
+}
+
+/** undefined for null, which cancels. */
+export function timerTimeout(value: unknown): number | undefined {
+  if (value === null) return undefined;
+  if (!Number.isFinite(amount(value, "timeout", 0))) throw invalid("timeout", "must be a finite number of milliseconds, or null to cancel the timer");
+  return value as number;
+}
+
+export function timerOptions(value: unknown): { name?: string; body?: unknown } {
+  return options(value, "options", { name: text, body: (body: unknown) => body });
 }
 
 export function endOptions(value: unknown): RawEnd {

@@ -33,7 +33,7 @@ export interface RawFilter {
 export interface RawArchiveFilter extends RawFilter { queue?: string; conversationId?: string }
 export interface RawEndpointFilter { service?: string; state?: string; group?: string; conversationId?: string; createdBefore?: number }
 export interface RawBeginDialog {
-  from?: string; to?: string; contract?: string; toBroker?: string; relatedConversation?: string; relatedGroup?: string; lifetime?: number;
+  from?: string; to?: string; contract?: string; toBroker?: string; relatedConversation?: string; relatedGroup?: string; lifetime?: number; reuse?: string;
 }
 /** `timeout`: milliseconds to wait; absent or 0: not at all. */
 export interface RawReceive { top?: number; conversation?: string; group?: string; timeout?: number }
@@ -72,6 +72,8 @@ export interface Notice {
   queues: string[]; conversations: boolean; delayed: boolean; transmission: boolean; archive: boolean;
   enqueued: string[]; states: [handle: string, state: ConversationEndpoint["state"]][];
   dropped: { reason: string; message: object }[]; disabled: BrokerEvents["queue-disabled"][];
+  /** For the pollers of other contexts. */
+  due: number | null;
 }
 export type CloseReason = BrokerEvents["close"]["reason"];
 
@@ -89,6 +91,8 @@ export interface RawVerbs {
   ): Promise<Uint8Array>;
   /** With `conversation` the queue may be "": then it is the conversation's own. */
   receive(queue: string, options: RawReceive, signal: AbortSignal | undefined): Promise<Batch[]>;
+  /** Without `timeout` the timer is cancelled. `body`: that of the DialogTimer. */
+  beginConversationTimer(handle: string, timeout: number | undefined, name: string, body: unknown, packing: number, size: number): Promise<void>;
   endConversation(handle: string, options: RawEnd): Promise<{ discarded: number; archived: number }>;
   getGroupState(group: string): Promise<{ value: unknown; packing: number }>;
   setGroupState(group: string, value: unknown, packing: number, size: number): Promise<void>;
@@ -115,6 +119,7 @@ export interface RawBroker extends RawVerbs {
   transmissionQueue(filter: { conversation?: string }, token: Token, all: boolean): Promise<Page<RawTransmissionRow>>;
   archive(filter: RawArchiveFilter, token: Token, all: boolean): Promise<Page<Batch>>;
   purgeArchive(before: number): Promise<number>;
+  poll(): Promise<number>;
   begin(): RawTransaction;
   close(): Promise<void>;
 }

@@ -6,11 +6,11 @@ import { reasonOf, rethrowOf, type Core } from "./core.js";
 import { refuse } from "./errors.js";
 import { together, type Line } from "./line.js";
 import { expand, idText, idTexts } from "./messages.js";
-import { dialogOptions, endOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Receiving } from "./outgoing.js";
+import { dialogOptions, endOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, timerOptions, timerTimeout, type Receiving } from "./outgoing.js";
 import type { RawTransaction, RawVerbs } from "./raw.js";
 import { conversationHandle, groupOrHandle } from "./refs.js";
 import type { Message } from "./types/messages.js";
-import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, Verbs } from "./types/verbs.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions, Verbs } from "./types/verbs.js";
 import { validate } from "./validation.js";
 import type { ViewCalls } from "./views.js";
 
@@ -107,6 +107,20 @@ export class VerbCalls implements Verbs {
   /** From the conversation's own queue. */
   receiveOwn<B = any>(conversation: string, options: unknown): Promise<Message<B>[]> {
     return this.#call(() => this.#receive("", receiveOwnOptions(options, conversation)));
+  }
+
+  beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void> {
+    return this.#call(() => {
+      const handle = conversationHandle(conversation);
+      const ms = timerTimeout(timeout);
+      const { name = "", body } = timerOptions(options);
+      const target = this.#route.target();
+      // What is cancelled needs no body. The whole of the DialogTimer's is packed, so that it is unpacked as any other.
+      const given = ms === undefined || (name === "" && body === undefined) ? undefined : { name, body };
+      const taken: Body = takeBody(this.#route.core, given, "options");
+      return this.#route.line.run(target, (raw) => raw.beginConversationTimer(handle, ms, name, taken.value, taken.packing, taken.size), taken.ready)
+        .then(nothing, (error) => { throw namePart(reasonOf(error, undefined), [taken], () => "options"); });
+    });
   }
 
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> {

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use super::begin_dialog::lifetime_key;
 use super::send::{HAS_ENDED, IS_GONE, drop_rows};
 use super::{change_state, wrong_state};
 use crate::arrival;
@@ -10,13 +9,14 @@ use crate::body::Body;
 use crate::body::Value;
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
+use crate::due::Due;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Row, system};
 use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::work::Work;
-use crate::{archive, membership, sweep};
+use crate::{archive, membership, reuse, sweep};
 
 /// The longest description of an error, in code points.
 const MAX_DESCRIPTION: usize = 3_000;
@@ -110,14 +110,19 @@ impl End {
             0
         };
         let received = work.changes.taken.get(&conversation.id_of(role)).map_or(0, |taken| taken.rows);
-        let discarded = (side.unread + side.parked + side.held_count()).saturating_sub(received);
+        let timers = message::count(side.timers.len());
+        let discarded = (side.unread + side.parked + side.held_count() + timers).saturating_sub(received);
         let is_told = side.state == State::Conversing && !self.options.cleanup;
+        side.timers.iter().for_each(|timer| work.drop_due(&Due::timer(conversation.id_of(role), timer)));
         remove_rows(work, &mut conversation, role, &side)?;
         let waits_outside = if conversation.local == Some(false) {
             self.tell_far_broker(work, &mut conversation, role, is_told)?
         } else {
             self.tell_far_side(work, &mut conversation, role, is_told)?
         };
+        if role == Role::Initiator {
+            reuse::forget(work, &mut conversation);
+        }
         if waits_outside {
             change_state(work, &mut conversation, role, State::DisconnectedOutbound)?;
         } else {
@@ -126,9 +131,9 @@ impl End {
             *conversation.side_mut(role) = None;
         }
         if conversation.is_gone()
-            && let Some(key) = lifetime_key(&conversation)
+            && let Some(due) = Due::lifetime(&conversation)
         {
-            work.write(Change::Delete(StoreName::Due, key));
+            work.drop_due(&due);
         }
         work.changes.ended.push(conversation.id_of(role));
         work.save(conversation);
@@ -167,7 +172,7 @@ impl End {
                 None => {}
             }
         }
-        Ok(conversation.side(far).is_some_and(|side| side.held_count() > 0))
+        Ok(conversation.side(far).is_some_and(|side| side.held_from_far() > 0))
     }
 
     /// The far end is in another broker, or its service is not known. Gives whether something is to be transmitted.
@@ -284,11 +289,14 @@ fn remove_runs(work: &mut Work<'_>, id: SideId, side: &Side, transmits: bool) {
     }
 }
 
-/// What waits outside the far queue is not to come in any more.
+/// What this side has sent and waits outside the far queue is not to come in any more.
 fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) -> Outcome<()> {
     let id = conversation.id_of(far);
-    let Some(side) = conversation.side_mut(far).as_mut().filter(|side| side.held_count() > 0) else { return Ok(()) };
-    let dropped = side.held_count();
+    let Some(side) = conversation.side_mut(far).as_mut() else { return Ok(()) };
+    let dropped = side.held_from_far();
+    if dropped == 0 {
+        return Ok(());
+    }
     if let Some(held) = side.held.take() {
         let range = message::keys_between(id, Class::Received, held.from, side.next_expected);
         side.next_expected = held.from;
@@ -297,12 +305,12 @@ fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) ->
         work.changes
             .drop_rows(|pending| pending.side == id && pending.class == Class::Received && pending.first >= held.from);
     }
-    for row in side.system.iter().filter(|row| row.held) {
+    for row in side.system.iter().filter(|row| row.held && !row.own) {
         work.write(Change::Delete(StoreName::Messages, message::key(id, Class::System, row.number)));
         work.changes
             .drop_rows(|pending| pending.side == id && pending.class == Class::System && pending.first == row.number);
     }
-    side.system.retain(|row| !row.held);
+    side.system.retain(|row| !row.held || row.own);
     let service = side.service;
     work.count(service, |counters| counters.held = counters.held.saturating_sub(dropped))
 }

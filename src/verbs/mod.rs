@@ -4,25 +4,28 @@ mod begin_dialog;
 mod end_conversation;
 mod get_conversation_group;
 mod group_state;
+mod poll;
 mod receive;
 mod send;
 mod take;
+mod timer;
 
 use std::rc::Rc;
 
 pub(crate) use begin_dialog::Begun;
-#[cfg(feature = "audit")]
-pub(crate) use begin_dialog::lifetime_key;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use get_conversation_group::get_conversation_group;
 pub(crate) use group_state::GroupState;
+pub(crate) use poll::{Poll, Polled};
 pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, check_timeout, receivable, receive};
 pub use send::{OutgoingMessage, Send};
 pub(crate) use send::{change_state, wrong_state};
 pub(crate) use take::{Take, TakenRun};
+pub(crate) use timer::BeginTimer;
+pub use timer::TimerOptions;
 
 use crate::body::Body;
 use crate::core::Core;
@@ -45,12 +48,15 @@ pub(crate) enum Verb {
     GetConversationGroup(Rc<str>, Option<f64>),
     /// The rows that a transaction received are taken out.
     Take(Vec<Take>),
+    BeginTimer(BeginTimer),
     End(End),
     GetGroupState(Rc<str>),
     SetGroupState(Rc<str>, Body),
     Define(Definitions),
     AlterQueue(Rc<str>, QueueOptions),
     PurgeArchive(f64),
+    /// What is due is done.
+    Poll(Poll),
     /// What a transaction did, all or nothing.
     All(Vec<Rc<Verb>>),
 }
@@ -60,12 +66,15 @@ pub(crate) enum Verb {
 pub(crate) enum Answer {
     Done,
     Conversation(ConversationInfo),
+    /// One that was there: nothing has changed.
+    Reused(ConversationInfo),
     /// Rows, and what it takes to take them out.
     Received(Vec<Rows>, Vec<Take>),
     Ended(EndResult),
     GroupState(Option<Body>),
     Group(Option<Rc<str>>),
     Count(u64),
+    Polled(Polled),
 }
 
 impl MaybeNothing for Answer {
@@ -84,6 +93,7 @@ impl Verb {
         match self {
             Self::Receive(_, options) => options.check(),
             Self::GetConversationGroup(_, timeout) => check_timeout(*timeout),
+            Self::BeginTimer(timer) => timer.check(),
             Self::End(end) => end.options.check(),
             _ => Ok(()),
         }
@@ -104,7 +114,7 @@ impl Verb {
 
     fn run_one(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {
-            Self::BeginDialog(begun) => begun.run(work).map(Answer::Conversation),
+            Self::BeginDialog(begun) => begun.run(work),
             Self::Send(send) => send.run(work).map(|()| Answer::Done),
             Self::Receive(queue, options) => {
                 let Received { rows, takes } = receive(work, queue, options)?;
@@ -122,12 +132,14 @@ impl Verb {
                 }
                 Ok(Answer::Done)
             }
+            Self::BeginTimer(timer) => timer.run(work).map(|()| Answer::Done),
             Self::End(end) => end.run(work).map(Answer::Ended),
             Self::GetGroupState(group) => GroupState(group).get(work).map(Answer::GroupState),
             Self::SetGroupState(group, state) => GroupState(group).set(work, state).map(|()| Answer::Done),
             Self::Define(definitions) => definitions::define(work, definitions).map(|()| Answer::Done),
             Self::AlterQueue(name, options) => definitions::alter_queue(work, name, options).map(|()| Answer::Done),
             Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
+            Self::Poll(poll) => poll.run(work).map(Answer::Polled),
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
         }
@@ -146,6 +158,9 @@ impl Verb {
                     let own = own.filter(|queue| far.is_none() || retains(queue));
                     own.into_iter().chain(far).for_each(|queue| reads.want_queue(queue));
                 }
+            }
+            Self::BeginTimer(timer) => {
+                named(timer.handle()).into_iter().for_each(|side| reads.want_conversation(side.conversation));
             }
             Self::End(end) => {
                 if let Some(side) = named(&end.handle) {
@@ -190,6 +205,7 @@ impl Verb {
                     .map(|turn| turn.group),
             },
             Self::End(end) => own(&end.handle),
+            Self::BeginTimer(timer) => own(timer.handle()),
             Self::GetGroupState(group) | Self::SetGroupState(group, _) => own(group),
             _ => None,
         }
@@ -223,6 +239,7 @@ impl Verb {
     pub(crate) fn size(&self) -> f64 {
         match self {
             Self::Send(send) => send.messages.iter().map(|message| message.body.size).sum(),
+            Self::BeginTimer(timer) => timer.size(),
             Self::SetGroupState(_, body) => body.size,
             Self::All(verbs) => verbs.iter().map(|verb| verb.size()).sum(),
             _ => 0.0,

@@ -352,6 +352,12 @@ pub(super) fn drop_rows(
 pub(crate) fn change_state(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, to: State) -> Outcome<()> {
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let from = std::mem::replace(&mut side.state, to);
+    if matches!(to, State::DisconnectedInbound | State::Error)
+        && let Some(outgoing) = &mut side.outgoing
+    {
+        // What is still to be transmitted is held from then on, and goes with END.
+        outgoing.turn = None;
+    }
     let service = side.service;
     work.move_state(conversation, role, service, Some(from), Some(to))
 }

@@ -91,6 +91,9 @@ impl Take {
     fn delete(&self, work: &mut Work<'_>, side: &mut Side) {
         for (_, number) in &self.system {
             work.write(Change::Delete(StoreName::Messages, message::key(self.side, Class::System, *number)));
+            if side.has_bodies {
+                work.write(Change::Delete(StoreName::Bodies, message::key(self.side, Class::System, *number)));
+            }
             side.runs = side.runs.saturating_sub(1);
         }
         let is_kept = |run: &TakenRun| {

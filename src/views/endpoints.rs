@@ -55,6 +55,8 @@ pub struct Endpoint {
     pub state: State,
     /// When the conversation expires.
     pub lifetime: Option<Instant>,
+    /// When the earliest of its timers fires.
+    pub dialog_timer: Option<Instant>,
     /// 1 to 10.
     pub priority: u32,
     /// The next number to send.
@@ -80,6 +82,7 @@ impl Endpoint {
             contract: Rc::clone(&conversation.contract),
             state: side.state,
             lifetime: conversation.lifetime.map(|(at, _)| at),
+            dialog_timer: side.timers.iter().map(|timer| timer.at).min_by(f64::total_cmp),
             priority: side.priority,
             send_sequence: side.next_send,
             receive_sequence: side.next_expected,

@@ -74,10 +74,12 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
         for record in work.get_range(StoreName::Turns, HeldTurn::of_queue(queue.number), None)?.to_vec() {
             let side =
                 HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &queue.number.into()))?.side;
-            let sender = SideId { role: side.role.other(), ..side };
-            if is_wanted(sender) {
-                let reason = format!("The queue \"{}\" of the target service is off.", queue.name);
-                held(work, side, &reason.into(), &mut rows)?;
+            let reason = format!("The queue \"{}\" of the target service is off.", queue.name).into();
+            if is_wanted(SideId { role: side.role.other(), ..side }) {
+                held(work, side, &reason, &mut rows)?;
+            }
+            if is_wanted(side) {
+                held_own(work, side, &reason, &mut rows)?;
             }
         }
     }
@@ -98,11 +100,24 @@ fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<Transm
     let runs = read_runs(work, id, Class::Received, side.visible_end(), last_run(side.next_expected));
     let runs = runs.map_err(|stop| stop.about(&handle))?;
     add(work, &conversation, id.role.other(), &runs, side.visible_end(), reason, rows)?;
-    for row in side.system.iter().filter(|row| row.held) {
+    for row in side.system.iter().filter(|row| row.held && !row.own) {
         let runs = read_runs(work, id, Class::System, row.number, row.number);
         let runs = runs.map_err(|stop| stop.about(&handle))?;
         add(work, &conversation, id.role.other(), &runs, row.number, reason, rows)?;
     }
+    Ok(())
+}
+
+/// What the broker itself has to tell the side is from the side, and to it.
+fn held_own(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
+    let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
+    let Some(side) = conversation.side(id.role) else { return Ok(()) };
+    let first = rows.len();
+    for row in side.system.iter().filter(|row| row.held && row.own) {
+        let runs = read_runs(work, id, Class::System, row.number, row.number)?;
+        add(work, &conversation, id.role, &runs, row.number, reason, rows)?;
+    }
+    rows.iter_mut().skip(first).for_each(|row| row.to_service = Rc::clone(&row.from_service));
     Ok(())
 }
 

@@ -172,6 +172,21 @@ impl RawBroker {
         self.call(Ok(Call::Verb(Verb::Receive(queue.into(), convert::receive(&options)))), signal, JsValue::UNDEFINED)
     }
 
+    /// BEGIN CONVERSATION TIMER; without `timeout` it is cancelled.
+    #[wasm_bindgen(js_name = beginConversationTimer)]
+    pub fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        name: &str,
+        body: JsValue,
+        packing: u32,
+        size: f64,
+    ) -> Promise {
+        let host = &self.member.connection.host;
+        self.verb(convert::timer(host, handle, timeout, name, convert::body(body, packing, size)))
+    }
+
     /// END CONVERSATION.
     #[wasm_bindgen(js_name = endConversation)]
     pub fn end_conversation(&self, handle: String, options: JsValue) -> Promise {
@@ -230,6 +245,12 @@ impl RawBroker {
     #[wasm_bindgen(js_name = purgeArchive)]
     pub fn purge_archive(&self, before: f64) -> Promise {
         self.verb(Verb::PurgeArchive(before))
+    }
+
+    /// Does what is due now; gives how many messages came of it.
+    pub fn poll(&self) -> Promise {
+        let member = Rc::clone(&self.member);
+        promise(async move { Ok(crate::record::value(member.broker.poll().await?).0) })
     }
 
     /// Begins a transaction.

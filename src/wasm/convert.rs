@@ -13,7 +13,10 @@ use crate::message::Column;
 use crate::notice::Notice;
 use crate::record::{optional, value};
 use crate::rows::Rows;
-use crate::verbs::{Answer, ConversationInfo, End, EndError, EndOptions, OutgoingMessage, ReceiveOptions, Send, Verb};
+use crate::verbs::{
+    Answer, BeginTimer, ConversationInfo, End, EndError, EndOptions, OutgoingMessage, ReceiveOptions, Send,
+    TimerOptions, Verb,
+};
 use crate::views::{Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 
 /// Options, as the package has checked them.
@@ -115,6 +118,11 @@ pub(super) fn touched(notice: &JsValue) -> Vec<Rc<str>> {
     field(notice, "queues").items().iter().filter_map(Value::text).map(Rc::from).collect()
 }
 
+/// BEGIN CONVERSATION TIMER. `timeout`: null cancels.
+pub(super) fn timer(host: &Host, handle: &str, timeout: Option<f64>, name: &str, body: Body) -> Verb {
+    Verb::BeginTimer(BeginTimer::new(host, handle, timeout, TimerOptions { name: name.into(), body }))
+}
+
 /// END and what it takes.
 pub(super) fn end(handle: String, options: &JsValue) -> Verb {
     let error = field(options, "error");
@@ -166,7 +174,7 @@ fn ids(messages: &[OutgoingMessage]) -> JsValue {
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
         Answer::Done => done,
-        Answer::Conversation(info) => conversation(&info),
+        Answer::Conversation(info) | Answer::Reused(info) => conversation(&info),
         Answer::Received(batches, _) => list(&batches, rows),
         Answer::Ended(result) => {
             Value::object(vec![("discarded", value(result.discarded)), ("archived", value(result.archived))]).0
@@ -177,6 +185,7 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
         }
         Answer::Group(group) => optional(group.as_deref()).0,
         Answer::Count(count) => value(count).0,
+        Answer::Polled(polled) => value(polled.moved).0,
     }
 }
 
@@ -293,7 +302,7 @@ fn endpoint(endpoint: &Endpoint) -> Value {
         ("key", Value::null()),
         ("state", Value::from(endpoint.state.letters())),
         ("lifetime", endpoint.lifetime.map_or_else(Value::null, Value::from)),
-        ("dialogTimer", Value::null()),
+        ("dialogTimer", endpoint.dialog_timer.map_or_else(Value::null, Value::from)),
         ("priority", Value::from(endpoint.priority)),
         ("sendSequence", value(endpoint.send_sequence)),
         ("receiveSequence", value(endpoint.receive_sequence)),
@@ -320,6 +329,11 @@ fn transmission_row(row: &TransmissionRow) -> Value {
         ("body", row.body.clone()),
         ("packing", Value::from(row.packing)),
     ])
+}
+
+/// When something new is due, as the notice of another context says.
+pub(super) fn due(notice: &JsValue) -> Option<f64> {
+    number(notice, "due")
 }
 
 /// What a commit touched: for the package's events and for other contexts.
@@ -355,6 +369,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("states", Value::list(states)),
         ("dropped", Value::list(dropped)),
         ("disabled", Value::list(disabled)),
+        ("due", notice.due.map_or_else(Value::null, Value::from)),
     ]);
     notice.0
 }

@@ -308,6 +308,9 @@ fn hear(name: &str, message: &JsValue) {
     });
     let queues = convert::touched(message);
     connection.iter().for_each(|connection| connection.root.hear(&queues));
+    if let (Some(connection), Some(at)) = (&connection, convert::due(message)) {
+        connection.root.due_elsewhere(at);
+    }
     for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())
     {
         tell(&member.callbacks.on_notice, message);

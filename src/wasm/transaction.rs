@@ -98,6 +98,20 @@ impl RawTransaction {
         self.call(Ok(Call::Verb(Verb::GetConversationGroup(queue.into(), timeout))), signal, JsValue::UNDEFINED)
     }
 
+    /// BEGIN CONVERSATION TIMER; without `timeout` it is cancelled.
+    #[wasm_bindgen(js_name = beginConversationTimer)]
+    pub fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        name: &str,
+        body: JsValue,
+        packing: u32,
+        size: f64,
+    ) -> Promise {
+        self.verb(convert::timer(&self.host, handle, timeout, name, convert::body(body, packing, size)))
+    }
+
     /// END CONVERSATION.
     #[wasm_bindgen(js_name = endConversation)]
     pub fn end_conversation(&self, handle: String, options: JsValue) -> Promise {

@@ -3,6 +3,7 @@
 //! `SEED=17 cargo test random` runs one seed and tells every step. `FROM=1000 SEEDS=5000 cargo test --release random` looks further.
 
 mod check;
+mod due;
 mod model;
 mod steps;
 mod transactions;
@@ -54,7 +55,7 @@ async fn run(seed: u64, is_told: bool) {
     ];
     let priorities = rules.into_iter().enumerate().map(|(number, rule)| (format!("rule {number}"), rule)).collect();
     shop.broker.define(Definitions { priorities, ..Definitions::default() }).await.expect("the rules are right");
-    shop.timer().fire_at_once();
+    shop.timer().give_up_at_once();
     // Every other time the second context has no locks, and only the commit keeps the two apart.
     let sees_locks = seed.is_multiple_of(2);
     let second = if sees_locks { shop.another_tab().await } else { shop.tab_without_locks().await };
@@ -69,6 +70,7 @@ async fn run(seed: u64, is_told: bool) {
         handles: BTreeMap::new(),
         open: Vec::new(),
         bodies: 0,
+        now: 1_700_000_000_000.0,
         is_told,
     };
     for step in 0..STEPS {
@@ -95,6 +97,7 @@ struct Random {
     handles: BTreeMap<End, Rc<str>>,
     open: Vec<Open>,
     bodies: usize,
+    now: f64,
     is_told: bool,
 }
 

@@ -170,6 +170,59 @@ withPages("a send that resolved just before a reload is there after it", 1, asyn
   }
 });
 
+withPages("b96: a timer survives a reload, and fires when it is due", 1, async ([page]) => {
+  const name = database();
+  await page.step(openHere, name);
+  const handle = await page.step(async (h) => {
+    const conversation = await h.order(h.state.broker, 1);
+    await conversation.beginTimer(0, { name: "overdue" });
+    await conversation.beginTimer(400, { name: "later", body: 5 });
+    return conversation.handle;
+  });
+  await page.reload();
+  await page.step(openHere, name);
+  const names = await page.step(async (h, _, handle) => {
+    const names = [];
+    await h.until(async () => {
+      names.push(...(await h.state.broker.receive("counter", { conversation: handle })).map(({ body }) => `${body.name} ${body.body ?? ""}`));
+      return names.length >= 2;
+    }, "both timers");
+    return names;
+  }, handle);
+  assert.deepEqual(names, ["overdue ", "later 5"]);
+});
+
+withPages("two pages wait for one timer: exactly one DialogTimer, and both hear of it", 2, async ([left, right]) => {
+  const name = database();
+  for (const page of [left, right]) {
+    await page.step(openHere, name);
+    await page.step((h) => { h.state.enqueued = h.next(h.state.broker, "message-enqueued"); });
+  }
+  for (const [page, timeout] of [[left, 300], [right, 200]]) {
+    await page.step(async (h, _, timeout) => {
+      const dialog = await h.dialog(h.state.broker, { reuse: "both pages" });
+      await dialog.beginTimer(timeout);
+    }, timeout);
+  }
+  for (const page of [left, right]) assert.deepEqual(await page.step((h) => h.state.enqueued), { queue: "counter" });
+  const moved = await Promise.all([left, right].map((page) => page.step((h) => h.state.broker.poll())));
+  assert.deepEqual(moved, [0, 0]);
+  assert.deepEqual(await left.step((h) => h.rows(h.state.broker, "counter")), ["1 DialogTimer 0"]);
+  assert.equal((await right.step((h) => h.state.broker.conversations().toArray())).length, 1, "`reuse` gave both the same");
+});
+
+withPages("a page fires the timer that another one began and did not live to see", 2, async (pages) => {
+  const [left, right] = pages;
+  const name = database();
+  await right.step(openHere, name);
+  await right.step((h) => { h.state.enqueued = h.next(h.state.broker, "message-enqueued"); });
+  await left.step(openHere, name);
+  await left.step(async (h) => { await (await h.dialog(h.state.broker)).beginTimer(500); });
+  await left.page.close();
+  pages.shift();
+  assert.deepEqual(await right.step((h) => h.state.enqueued), { queue: "counter" });
+});
+
 withPages("deleteBroker in one page closes the broker of another", 2, async ([left, right]) => {
   const name = database();
   await left.step(openHere, name);

@@ -46,7 +46,7 @@ export interface Views {
   /** Every queue, "error" included, by name. */
   queues(): Promise<QueueInfo[]>;
   /** Looks nothing up: a handle without a conversation shows when it is used. */
-  conversation(conversation: ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "end" | "info">;
+  conversation(conversation: ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "end" | "info">;
   /** The endpoints that are here, of both sides. What of `filter` is absent matches any. */
   conversations(filter?: {
     /** The endpoint's own service. */
@@ -117,7 +117,13 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
   /** Deletes archive rows older than `before`; resolves with their number. */
   purgeArchive(before: Date | number): Promise<number>;
 
-  /** Rolls open transactions back, lets running commits finish, leaves no timer, lock or channel behind. Idempotent. */
+  /**
+   * Does what is due now: timers and lifetimes. Resolves with the number of messages that came of it. The same happens by itself, in every context
+   * with an open broker; each row is done once. Errors: StorageCorrupt, after everything else that is due.
+   */
+  poll(): Promise<number>;
+
+  /** Stops the poller, rolls open transactions back, lets running commits finish, leaves no timer, lock or channel behind. Idempotent. */
   close(): Promise<void>;
 
   /** Listens to one of {@link BrokerEvents}: `event.detail` has its shape. */

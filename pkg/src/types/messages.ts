@@ -95,7 +95,7 @@ export interface ConversationEndpoint {
   state: ConversationState;
   /** When it expires; null: never. */
   lifetime: Date | null;
-  /** When its next timer is due; null: none. */
+  /** When the earliest of its timers fires. */
   dialogTimer: Date | null;
   /** 1 to 10. */
   priority: number;

@@ -58,6 +58,14 @@ export interface Verbs {
    */
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]>;
 
+  /**
+   * BEGIN CONVERSATION TIMER: a DialogTimer message on this side, once, `timeout` milliseconds after the call; the far side hears nothing of it. It is
+   * received before everything else. Replaces the pending timer of the same name; null cancels it; END cancels all. It survives a reload: what was
+   * due meanwhile comes when a broker is opened.
+   * Errors: ConversationNotFound, InvalidState, TimerBeyondLifetime, GroupLocked, NotCloneable, MessageTooLarge.
+   */
+  beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void>;
+
   /** END CONVERSATION, plain, with error or with cleanup. Every row of this side goes. Errors: ConversationNotFound, InvalidState, InvalidEndError, GroupLocked. */
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult>;
 
@@ -85,8 +93,13 @@ export interface BeginDialog {
   relatedConversation?: ConversationRef;
   /** Joins that group, or makes it. */
   relatedGroup?: GroupId;
-  /** Milliseconds. Default: no limit. */
+  /** Milliseconds. When they are over, both sides get an Error (-8489) and send no more; both still have to END. Default: no limit. */
   lifetime?: number;
+  /**
+   * 1 to 128 characters. Gives the open conversation (SO, CO) that any tab began with the same `from`, `to`, `contract` and `reuse`, whatever the other
+   * options; begins one when there is none. In a transaction that began one while another tab did too, the commit rejects with Conflict.
+   */
+  reuse?: string;
 }
 
 /** Options of `send`, and without `headers` of `sendMany`. */
@@ -136,7 +149,15 @@ export interface EndOptions {
   archive?: boolean;
 }
 
-/** What END threw away unread, so that nothing is lost silently, and what it copied to the archive. */
+/** The DialogTimer's body is { name, body } when either is given, else undefined. */
+export interface TimerOptions {
+  /** At most 128 characters; each name is a timer of its own. Default "". */
+  name?: string;
+  /** Cloned at the call, as a message's. */
+  body?: unknown;
+}
+
+/** What END threw away unread, pending timers included, so that nothing is lost silently; and what it copied to the archive. */
 export interface EndResult {
   /** Messages that nobody had received. */
   discarded: number;
@@ -169,6 +190,8 @@ export interface Conversation {
   sendMany(messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]>;
   /** `receive` from its queue, for this conversation only. */
   receive<B = any>(options?: Omit<ReceiveOptions, "conversation" | "group">): Promise<Message<B>[]>;
+  /** See {@link Verbs.beginConversationTimer}. */
+  beginTimer(timeout: number | null, options?: TimerOptions): Promise<void>;
   /** END CONVERSATION; see {@link Verbs.endConversation}. */
   end(options?: EndOptions): Promise<EndResult>;
   /** The endpoint's row, or null when it is gone. */

@@ -18,6 +18,7 @@ async fn a_database(bench: Bench) -> Shop {
     let related = pocket_broker::BeginDialog {
         related_conversation: Some(dialog.initiator.to_string()),
         lifetime: Some(1_000.0),
+        reuse: Some("x".into()),
         ..super::super::support::shop::to_kitchen()
     };
     shop.broker.begin_dialog(related).await.expect("the dialog begins");
