@@ -61,6 +61,9 @@ struct Seen {
     passed: Option<Rc<str>>,
 }
 
+/// Groups, each with the first call that claimed it.
+type Assumed = Vec<(Rc<str>, u64)>;
+
 /// Who holds which group.
 #[derive(Default)]
 pub(crate) struct GroupLocks {
@@ -71,7 +74,7 @@ pub(crate) struct GroupLocks {
     asking: RefCell<Map<Rc<str>, Vec<oneshot::Sender<()>>>>,
     calls: RefCell<Map<u64, Seen>>,
     /// What a batch has claimed before its locks were asked for: see [`GroupLocks::assume`].
-    assumed: RefCell<Option<Vec<(Rc<str>, u64)>>>,
+    assumed: RefCell<Option<Assumed>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
     /// How often somebody has let go.
     releases: Cell<u64>,
@@ -220,12 +223,12 @@ impl GroupLocks {
     }
 
     /// Ends it: the groups that were assumed.
-    pub(crate) fn assumed(&self) -> Vec<(Rc<str>, u64)> {
+    pub(crate) fn assumed(&self) -> Assumed {
         self.assumed.take().unwrap_or_default()
     }
 
     /// Asks for many at once.
-    pub(crate) async fn ask_all(&self, wanted: Vec<(Rc<str>, u64)>) {
+    pub(crate) async fn ask_all(&self, wanted: Assumed) {
         if self.origin.is_some() {
             join_all(wanted.iter().map(|(group, call)| self.ask(group, *call))).await;
         }

@@ -63,7 +63,7 @@ export class PocketBroker extends Target implements Broker {
   }
 
   async poll(): Promise<number> {
-    return openRaw(this.#core).poll().catch(rethrow);
+    return openRaw(this.#core).poll().catch(rethrowOf(this.#core));
   }
 
   close(): Promise<void> {

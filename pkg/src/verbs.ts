@@ -119,7 +119,7 @@ export class VerbCalls implements Verbs {
       const given = ms === undefined || (name === "" && body === undefined) ? undefined : { name, body };
       const taken: Body = takeBody(this.#route.core, given, "options");
       return this.#route.line.run(target, (raw) => raw.beginConversationTimer(handle, ms, name, taken.value, taken.packing, taken.size), taken.ready)
-        .then(nothing, (error) => { throw namePart(reasonOf(error, undefined), [taken], () => "options"); });
+        .then(nothing, (error) => { throw namePart(reasonOf(this.#route.core, error), [taken], () => "options"); });
     });
   }
 

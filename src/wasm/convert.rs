@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use wasm_bindgen::prelude::*;
 
 use crate::body::{Body, Part, Value};
-use crate::core::Core;
+use crate::core::{Core, Host};
 use crate::error::{Error, ErrorCode, Result};
 use crate::message::Column;
 use crate::notice::Notice;

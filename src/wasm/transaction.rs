@@ -109,7 +109,13 @@ impl RawTransaction {
         packing: u32,
         size: f64,
     ) -> Promise {
-        self.verb(convert::timer(&self.host, handle, timeout, name, convert::body(body, packing, size)))
+        self.verb(convert::timer(
+            &self.transaction.core.host,
+            handle,
+            timeout,
+            name,
+            convert::body(body, packing, size),
+        ))
     }
 
     /// END CONVERSATION.

@@ -1,12 +1,13 @@
 /** The demo page, driven as a person would: mouse, keyboard, reload, a second tab, a phone's width. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, openPage } from "./support/browsers.mjs";
+import { launch, openPage, resize } from "./support/browsers.mjs";
 import { packedPackage } from "./support/packed.mjs";
 import { serve } from "./support/server.mjs";
 
 const TIMEOUT = 90_000;
-const WAIT = { timeout: 20_000, polling: 50 };
+/** How long what is waited for may take. */
+const WAIT = 20_000;
 /** The page keeps to this: nothing inline, nothing from elsewhere. */
 const POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; base-uri 'none'; form-action 'self'";
 
@@ -29,7 +30,7 @@ function onPage(name, body) {
     const context = await browser.createBrowserContext();
     const pages = [];
     const open = async () => {
-      const page = await openPage(context, server.url, { before: (page) => page.setViewport({ width: 1280, height: 900 }) });
+      const page = await openPage(context, server.url, { before: (page) => resize(page, 1280, 900) });
       pages.push(page);
       await opened(page);
       return page;
@@ -45,8 +46,18 @@ function onPage(name, body) {
 
 // ── what the page shows ──
 
+/** Waits by calling a function again and again. Puppeteer's own waiting makes one of text, which the page's CSP forbids in Firefox up to 140. */
+async function until(page, holds, ...given) {
+  for (const end = Date.now() + WAIT; !(await page.evaluate(holds, ...given));) {
+    if (Date.now() > end) throw new Error(`it never came true: ${holds} ${given}`);
+  }
+}
+
+const isVisible = (selector) => document.querySelector(selector)?.checkVisibility() === true;
+const isHidden = (selector) => document.querySelector(selector)?.checkVisibility() !== true;
+
 async function opened(page) {
-  await page.waitForFunction(() => document.documentElement.dataset.conversation, WAIT);
+  await until(page, () => document.documentElement.dataset.conversation);
   assert.equal(await page.evaluate(() => document.documentElement.dataset.conversation), "done");
 }
 
@@ -58,7 +69,7 @@ const states = (page, side) => page.$$eval(`#${side}-talks tbody tr`, (all) => a
 
 async function shows(read, expected, what) {
   const wanted = JSON.stringify(expected);
-  const end = Date.now() + WAIT.timeout;
+  const end = Date.now() + WAIT;
   for (;;) {
     const found = await read();
     if (JSON.stringify(found) === wanted) return;
@@ -69,7 +80,7 @@ const showsRows = (page, table, expected) => shows(() => rows(page, table), expe
 const showsStates = (page, side, expected) => shows(() => states(page, side), expected, `conversations of the ${side}`);
 
 /** Waits until the newest entry of the log contains this. */
-const logged = (page, text) => page.waitForFunction((text) => document.querySelector("#log > li")?.textContent.includes(text), WAIT, text)
+const logged = (page, text) => until(page, (text) => document.querySelector("#log > li")?.textContent.includes(text), text)
   .catch(async () => assert.fail(`the log never said ${JSON.stringify(text)} but:\n${await page.$eval("#log", (log) => log.innerText)}`));
 
 const focused = (page) => page.evaluate(() => document.activeElement?.id || document.activeElement?.dataset?.choice || "");
@@ -79,7 +90,7 @@ const focused = (page) => page.evaluate(() => document.activeElement?.id || docu
 /** A real click in the middle of the element, clear of the log that sticks to the bottom. */
 async function press(page, selector) {
   await page.bringToFront(); // a tab behind another gets no frames
-  await page.waitForSelector(selector, { visible: true, timeout: WAIT.timeout });
+  await until(page, isVisible, selector);
   await page.$eval(selector, (element) => element.scrollIntoView({ block: "center", behavior: "instant" }));
   await page.click(selector);
 }
@@ -97,13 +108,13 @@ async function order(page, dish, count, { conversation } = {}) {
 
 async function onTray(page) {
   await press(page, "#kitchen-receive");
-  await page.waitForSelector("#tray", { visible: true, timeout: WAIT.timeout });
+  await until(page, isVisible, "#tray");
   return page.$eval("#tray-what", (what) => what.textContent);
 }
 
 async function choose(page, choice) {
   await press(page, `#tray [data-choice="${choice}"]`);
-  await page.waitForSelector("#tray", { hidden: true, timeout: WAIT.timeout });
+  await until(page, isHidden, "#tray");
 }
 
 const FIRST_COUNTER = ["0 Confirmation 0 2 × Soup, in 10 minutes", "3 Order 0 2 × Soup"];
@@ -268,10 +279,10 @@ onPage("one order with the keyboard alone", async (page) => {
   assert.equal(await focused(page), "portions", "the focus stayed");
   await tabTo("kitchen-receive");
   await page.keyboard.press("Enter");
-  await page.waitForFunction(() => document.activeElement.id === "tray", WAIT);
+  await until(page, () => document.activeElement.id === "tray");
   await tabTo("confirm");
   await page.keyboard.press(" ");
-  await page.waitForFunction(() => document.activeElement.id === "kitchen-receive", WAIT);
+  await until(page, () => document.activeElement.id === "kitchen-receive");
   await tabTo("counter-receive", true);
   await page.keyboard.press("Enter");
   await showsRows(page, "counter-rows", ["0 Confirmation 0 5 × Dumplings, in 10 minutes", "3 Order 0 5 × Dumplings", ...FIRST_COUNTER]);
@@ -296,7 +307,7 @@ onPage("a second tab shows what the first one does, and keeps its own focus and 
 });
 
 onPage("320 pixels wide: nothing sticks out, and everything can be reached", async (page) => {
-  await page.setViewport({ width: 320, height: 640 });
+  await resize(page, 320, 640);
   const fits = async (when) => assert.deepEqual(await page.$$eval("html, .scroll, #log", (boxes) => boxes
     .filter((box) => box.scrollWidth > box.clientWidth)
     .map((box) => `${box.id || box.className || box.localName}: ${box.scrollWidth} in ${box.clientWidth}`)), [], when);

@@ -14,7 +14,7 @@ use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::{IdbDatabase, IdbFactory};
 
 use super::super::{ORDER_INDEX, ORDER_INDEX_PATH, StoreName, VERSION};
-use super::error::{exception_of, from_exception, from_idb, from_opening, is_loss};
+use super::error::{exception_of, from_idb, from_opening, is_loss};
 use super::sys;
 use crate::body::Value;
 use crate::error::{Error, ErrorCode, Result};
@@ -195,14 +195,27 @@ async fn in_time<T>(name: &str, answer: oneshot::Receiver<Result<T>>) -> Result<
     answer.unwrap_or_else(|_| Err(dead(name)))
 }
 
-/// Whether IndexedDB answers at all.
+/// Whether IndexedDB answers at all. Firefox up to 140 lists no databases while one is blocked, but it deletes another one: here, one that
+/// nobody has.
 async fn is_alive() -> bool {
-    let Ok(databases) =
-        factory().map(IdbFactory::from).and_then(|factory| sys::databases(&factory).map_err(from_exception))
-    else {
-        return false;
-    };
-    matches!(select(pin!(JsFuture::from(databases)), pin!(sleep(SIGN_OF_LIFE))).await, Either::Left(_))
+    let Ok(factory) = factory() else { return false };
+    let (sender, answered) = oneshot::channel();
+    let sender = Rc::new(RefCell::new(Some(sender)));
+    if let Ok(mut request) = factory.delete("pocket-broker:") {
+        let sender = Rc::clone(&sender);
+        // As above, the handlers must live until it settles.
+        spawn_local(async move {
+            let _ = settled(&mut request).await;
+            sender.take().into_iter().for_each(|sender| _ = sender.send(()));
+        });
+    }
+    if let Ok(listing) = sys::databases(&IdbFactory::from(factory)) {
+        spawn_local(async move {
+            let _ = JsFuture::from(listing).await;
+            sender.take().into_iter().for_each(|sender| _ = sender.send(()));
+        });
+    }
+    matches!(select(answered, pin!(sleep(SIGN_OF_LIFE))).await, Either::Left((Ok(()), _)))
 }
 
 fn blocked(name: &str) -> Error {

@@ -56,6 +56,16 @@ export async function launch(name, { args = [], ...options } = {}) {
   }
 }
 
+/** Sets the size of a page. Firefox up to 140 does not know the orientation that puppeteer sets beside it, and says so before it has the size. */
+export async function resize(page, width, height) {
+  await page.setViewport({ width, height }).catch((error) => {
+    if (!error.message.includes("setScreenOrientationOverride")) throw error;
+  });
+  for (const end = Date.now() + 10_000; (await page.evaluate(() => innerWidth)) !== width;) {
+    if (Date.now() > end) throw new Error(`the page did not become ${width} pixels wide`);
+  }
+}
+
 /**
  * Opens an address in a tab of its own and collects everything that goes wrong in it: uncaught errors, unhandled rejections,
  * console.error, failed requests. Rejects if the page can't be loaded or has errors by then.
