@@ -235,17 +235,7 @@ struct Expected {
 impl Expected {
     fn add(&mut self, catalog: &Catalog, conversation: &Conversation, id: SideId, side: &Side, counters: Counters) {
         let queue = catalog.queue_of(side.service).map_or(0, |queue| queue.number);
-        if let Some(order) = side.turn {
-            let group = conversation.group(id.role);
-            let turn = Turn {
-                queue,
-                priority: side.priority,
-                order,
-                side: id,
-                service: side.service,
-                group,
-                is_shared: side.group.is_some(),
-            };
+        if let Some(turn) = Turn::of(conversation, id, queue) {
             self.turns.extend([Some(turn.key()), turn.twin_key()].into_iter().flatten());
         }
         self.turns.extend(side.held_turn.map(|order| HeldTurn { queue, order, side: id }.key()));

@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::transaction::Transaction;
 use crate::verbs::{
-    Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
+    Answer, BeginDialog, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
+    ReceiveOptions, Send, Verb,
 };
 use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 use crate::work::Purpose;
@@ -158,6 +159,14 @@ impl Broker {
             Answer::Ended(result) => Ok(result),
             _ => Err(unexpected()),
         }
+    }
+
+    /// `MOVE CONVERSATION`: puts an endpoint into another group of its service.
+    ///
+    /// # Errors
+    /// `ConversationNotFound`, `InvalidState`, `GroupInvalid`, `GroupLocked`, `InvalidArgument`.
+    pub async fn move_conversation(&self, handle: &str, to: Destination) -> Result<()> {
+        self.call(Call::Verb(Verb::Move(Move { handle: handle.into(), to })), None).await.map(drop)
     }
 
     /// What a group knows. `group` is its id, or the handle of a conversation in it.

@@ -131,6 +131,6 @@ pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
 pub use transaction::Transaction;
 pub use verbs::{
-    BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
+    BeginDialog, ConversationInfo, Destination, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
 };
 pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

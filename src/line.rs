@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::ids::SideId;
 use crate::reading::{first_order, readable};
 use crate::store::{Bound, StoreName};
 use crate::turn::Turn;
@@ -10,6 +11,22 @@ use crate::work::{Outcome, Work};
 
 /// Turns are read in pages of this size.
 const PAGE: u32 = 16;
+
+/// The members of a group that have something to receive, the higher priority first.
+pub(crate) fn members_in_line(work: &mut Work<'_>, queue: u32, group: &str) -> Outcome<Vec<SideId>> {
+    let mut turns = work.read_range(StoreName::Turns, Turn::of_group(queue, group), None, Turn::read)?;
+    if work.is_view() {
+        // What the transaction itself has put into other groups is still stored in its old one.
+        for id in work.changes.moved() {
+            turns.retain(|turn| turn.side != id);
+            let moved = work.stored(id.conversation)?.and_then(|conversation| Turn::of(&conversation, id, queue));
+            turns.extend(moved.filter(|turn| *turn.group == *group));
+        }
+        turns.sort_by_key(Turn::place);
+    }
+    work.need(turns.iter().map(|turn| turn.side.conversation), [])?;
+    Ok(turns.iter().map(|turn| turn.side).collect())
+}
 
 /// The turns of a queue in their order, page by page.
 #[derive(Debug)]
@@ -37,6 +54,9 @@ impl Line {
                 continue;
             }
             let Some(conversation) = work.stored(turn.side.conversation)? else { continue };
+            // The transaction itself may have moved it.
+            let Some(side) = conversation.side(turn.side.role) else { continue };
+            let turn = Turn { group: conversation.group(turn.side.role), is_shared: side.group.is_some(), ..turn };
             if readable(work, &conversation, turn.side).is_none() {
                 continue;
             }
@@ -70,8 +90,7 @@ impl Line {
             work.save(conversation);
         }
         let turn = Turn { order, ..turn };
-        let place = |other: &Turn| (10u32.saturating_sub(other.priority), other.order, other.side);
-        let position = self.turns.iter().position(|other| place(other) > place(&turn)).unwrap_or(self.turns.len());
+        let position = self.turns.iter().position(|other| other.place() > turn.place()).unwrap_or(self.turns.len());
         self.turns.insert(position, turn);
         Ok(())
     }

@@ -105,8 +105,15 @@ pub(crate) fn read_rows(
     let Some(readable) = readable(work, conversation, id) else { return Ok(None) };
     let (fence, runs, unread) =
         conversation.side(id.role).map_or((0, 0, 0), |side| (side.fence, side.runs, side.unread_in_sequence()));
-    let mut take =
-        Take { side: id, fence, from: readable.from, to: readable.from, system: Vec::new(), runs: Vec::new() };
+    let mut take = Take {
+        side: id,
+        group: Rc::clone(&owner.group_id),
+        fence,
+        from: readable.from,
+        to: readable.from,
+        system: Vec::new(),
+        runs: Vec::new(),
+    };
     for (kind, number) in readable.system {
         let run = read_system(work, id, number)?;
         if !allowance.take(run.size) {

@@ -21,7 +21,8 @@ use crate::reads::Reads;
 use crate::rows::Rows;
 use crate::store::{Mode, transact};
 use crate::verbs::{
-    Answer, BeginDialog, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, Verb,
+    Answer, BeginDialog, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
+    ReceiveOptions, Send, Verb,
 };
 use crate::views::SCOPE as VIEWED;
 use crate::work::{Outcome, Purpose, Stop};
@@ -127,6 +128,14 @@ impl Transaction {
         }
     }
 
+    /// `MOVE CONVERSATION`. Both groups are held until the transaction ends.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn move_conversation(&self, handle: &str, to: Destination) -> Result<()> {
+        self.call(Call::Verb(Verb::Move(Move { handle: handle.into(), to }))).await.map(drop)
+    }
+
     /// What a group knows, with what this transaction has set.
     ///
     /// # Errors
@@ -218,6 +227,7 @@ impl Transaction {
         match &outcome {
             Ok(Answer::Received(_, takes)) if takes.is_empty() => {}
             Ok(Answer::Received(_, takes)) => state.done.push(Rc::new(Verb::Take(takes.clone()))),
+            Ok(Answer::Moved(understood)) => state.done.push(Rc::new(Verb::Move(understood.clone()))),
             Ok(Answer::GroupState(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }

@@ -139,14 +139,19 @@ impl Work<'_> {
         Ok(self.changes.conversations.get(&number).and_then(|cached| cached.current.clone()))
     }
 
-    /// A conversation as it is stored now: a transaction that receives wants to know what has arrived since its last call.
+    /// A conversation as it is stored now, but for the groups that its sides were moved to: a transaction that receives wants to know what
+    /// has arrived since its last call.
     pub(crate) fn stored(&mut self, number: u64) -> Outcome<Option<Box<Conversation>>> {
         if !self.is_view() {
             return self.conversation(number);
         }
         let key = Key::from(crate::record::float(number));
         match self.get(StoreName::Conversations, key)? {
-            Some(record) => Ok(Some(Conversation::from_record(number, &record)?)),
+            Some(record) => {
+                let mut conversation = Conversation::from_record(number, &record)?;
+                self.changes.regroup(&mut conversation);
+                Ok(Some(conversation))
+            }
             None => Ok(None),
         }
     }

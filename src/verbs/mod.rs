@@ -3,6 +3,7 @@
 mod begin_dialog;
 mod end_conversation;
 mod group_state;
+mod move_conversation;
 mod receive;
 mod send;
 mod take;
@@ -16,6 +17,8 @@ pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use group_state::GroupState;
+pub use move_conversation::Destination;
+pub(crate) use move_conversation::Move;
 pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, receive};
 pub use send::{OutgoingMessage, Send};
@@ -40,6 +43,7 @@ pub(crate) enum Verb {
     /// The rows that a transaction received are taken out.
     Take(Vec<Take>),
     End(End),
+    Move(Move),
     GetGroupState(Rc<str>),
     SetGroupState(Rc<str>, Body),
     Define(Definitions),
@@ -57,6 +61,8 @@ pub(crate) enum Answer {
     /// Rows, and what it takes to take them out.
     Received(Vec<Rows>, Vec<Take>),
     Ended(EndResult),
+    /// The move as it was understood.
+    Moved(Move),
     GroupState(Option<Body>),
     Count(u64),
 }
@@ -67,6 +73,7 @@ impl Verb {
         match self {
             Self::Receive(_, options) => options.check(),
             Self::End(end) => end.options.check(),
+            Self::Move(moved) => moved.check(),
             _ => Ok(()),
         }
     }
@@ -104,6 +111,7 @@ impl Verb {
                 Ok(Answer::Done)
             }
             Self::End(end) => end.run(work).map(Answer::Ended),
+            Self::Move(moved) => moved.run(work).map(Answer::Moved),
             Self::GetGroupState(group) => GroupState(group).get(work).map(Answer::GroupState),
             Self::SetGroupState(group, state) => GroupState(group).set(work, state).map(|()| Answer::Done),
             Self::Define(definitions) => definitions::define(work, definitions).map(|()| Answer::Done),
@@ -120,6 +128,9 @@ impl Verb {
         match self {
             Self::Send(send) => send.to.iter().filter_map(|handle| number(handle)).collect(),
             Self::End(end) => number(&end.handle).into_iter().collect(),
+            Self::Move(Move { handle, to: Destination::Conversation(to) | Destination::Named(to) }) => {
+                [handle, to].into_iter().filter_map(|handle| number(handle)).collect()
+            }
             Self::Receive(_, options) => options.conversation.as_deref().and_then(number).into_iter().collect(),
             Self::Take(takes) => takes.iter().map(|take| take.side.conversation).collect(),
             Self::All(verbs) => verbs.iter().flat_map(|verb| verb.conversations()).collect(),

@@ -8,12 +8,10 @@ use super::Take;
 use crate::definitions::QueueDefinition;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Role, SideId};
-use crate::line::Line;
+use crate::line::{Line, members_in_line};
 use crate::membership;
 use crate::reading::{Allowance, read_rows};
 use crate::rows::{Owner, Rows};
-use crate::store::StoreName;
-use crate::turn::Turn;
 use crate::work::{Outcome, Work};
 
 /// The most rows that RECEIVE gives without `top`.
@@ -144,7 +142,7 @@ fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<
         return Ok(Vec::new());
     }
     match conversation.side(role).and_then(|side| side.group.as_ref()) {
-        Some(group) => members_in_line(work, queue, group),
+        Some(group) => members_in_line(work, queue.number, group),
         None => Ok(vec![conversation.id_of(role)]),
     }
 }
@@ -152,16 +150,7 @@ fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<
 fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcome<Vec<SideId>> {
     let mut line = Line::of(queue.number);
     let Some(turn) = line.first(work)? else { return Ok(Vec::new()) };
-    if turn.is_shared { members_in_line(work, queue, &turn.group) } else { Ok(vec![turn.side]) }
-}
-
-/// The members of a group that have something to receive, the higher priority first.
-fn members_in_line(work: &mut Work<'_>, queue: &QueueDefinition, group: &str) -> Outcome<Vec<SideId>> {
-    let sides = work.read_range(StoreName::Turns, Turn::of_group(queue.number, group), None, |record| {
-        Turn::read(record).map(|turn| turn.side)
-    })?;
-    work.need(sides.iter().map(|side| side.conversation), [])?;
-    Ok(sides)
+    if turn.is_shared { members_in_line(work, queue.number, &turn.group) } else { Ok(vec![turn.side]) }
 }
 
 fn is_on(

@@ -30,6 +30,7 @@ mod end_conversation;
 mod groups;
 mod large;
 mod locks;
+mod move_conversation;
 mod queue_off;
 mod receive;
 mod remote;
