@@ -194,6 +194,10 @@ impl Audit {
     fn check_counters(&mut self, expected: &BTreeMap<u32, Counters>) {
         let stamp = self.catalog.stamp;
         let mut found = Vec::new();
+        let defined: BTreeSet<u32> = self.catalog.queues.values().map(|queue| queue.number).collect();
+        let stored: BTreeSet<u32> = self.queues.keys().copied().collect();
+        found.extend(defined.difference(&stored).map(|number| format!("queue {number}: it has no record")));
+        found.extend(stored.difference(&defined).map(|number| format!("queue {number}: nobody has defined it")));
         for queue in self.queues.values() {
             if queue.stamp != stamp {
                 found.push(format!(

@@ -8,7 +8,7 @@ use crate::body::Body;
 use crate::call::{Call, unexpected, wait_for_group};
 use crate::commit::Cancelled;
 use crate::core::{Core, Host, Listener};
-use crate::definitions::{Definitions, QueueOptions, Validation};
+use crate::definitions::{Definitions, QueueOptions, ServiceChange, Validation};
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::transaction::Transaction;
@@ -102,6 +102,30 @@ impl Broker {
     /// `QueueNotFound`.
     pub async fn alter_queue(&self, name: &str, options: QueueOptions) -> Result<()> {
         self.call(Call::Verb(Verb::AlterQueue(name.into(), options)), None).await.map(drop)
+    }
+
+    /// `DROP QUEUE`, and its own service with it.
+    ///
+    /// # Errors
+    /// `QueueNotFound`; `InUse` while another service is on it or an endpoint is left; `InvalidArgument` for "error".
+    pub async fn drop_queue(&self, name: &str) -> Result<()> {
+        self.call(Call::Verb(Verb::DropQueue(name.into())), None).await.map(drop)
+    }
+
+    /// `ALTER SERVICE`: other contracts, another queue. All that the service has goes with it.
+    ///
+    /// # Errors
+    /// `ServiceNotFound`, `QueueNotFound`, `ContractNotFound`, `InvalidArgument` for a queue's own service.
+    pub async fn alter_service(&self, name: &str, change: ServiceChange) -> Result<()> {
+        self.call(Call::Verb(Verb::AlterService(name.into(), change)), None).await.map(drop)
+    }
+
+    /// `DROP SERVICE`: its endpoints and their rows go, and their far sides get an Error.
+    ///
+    /// # Errors
+    /// `ServiceNotFound`, `GroupLocked`; `InUse` while a priority rule names it; `InvalidArgument` for a queue's own service.
+    pub async fn drop_service(&self, name: &str) -> Result<()> {
+        self.call(Call::Verb(Verb::DropService(name.into())), None).await.map(drop)
     }
 
     // ── verbs ──

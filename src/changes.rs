@@ -232,6 +232,14 @@ impl Changes {
         }
     }
 
+    /// A queue's record goes.
+    pub(crate) fn remove_queue(&mut self, number: u32) {
+        self.change_queue(number, |_| {});
+        if let Some(cached) = self.queues.get_mut(&number) {
+            cached.current = None;
+        }
+    }
+
     /// Rows that follow others of their side and class become one piece with them.
     pub(crate) fn append(&mut self, added: Pending) {
         let follows = |pending: &Pending| {

@@ -34,9 +34,11 @@ impl Work<'_> {
             self.changes.writes.extend(write);
         }
         let changed = self.changes.queues.iter().filter(|(_, cached)| cached.dirty);
-        let records = changed
-            .filter_map(|(number, cached)| cached.current.as_ref().map(|queue| (Key::from(*number), queue.record())));
-        self.changes.writes.extend(records.map(|(key, record)| Change::Put(StoreName::Queues, key, record)));
+        let writes = changed.map(|(number, cached)| match &cached.current {
+            Some(queue) => Change::Put(StoreName::Queues, Key::from(*number), queue.record()),
+            None => Change::Delete(StoreName::Queues, Key::from(*number)),
+        });
+        self.changes.writes.extend(writes);
         Ok(())
     }
 

@@ -43,6 +43,12 @@ pub(crate) fn open(
     Ok(())
 }
 
+/// Reads what [`leave`] will want to know.
+pub(crate) fn read_ahead(work: &mut Work<'_>, conversation: &Conversation, role: Role) -> Outcome<()> {
+    let group = conversation.side(role).and_then(|side| side.group.clone());
+    group.map_or(Ok(()), |group| some_members(work, &group).map(drop))
+}
+
 /// A side ends, or is put into another group: it leaves its group, and the last to leave takes what the group knows with it.
 pub(crate) fn leave(work: &mut Work<'_>, conversation: &Conversation, role: Role) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Ok(()) };

@@ -8,6 +8,8 @@
 
 use std::rc::Rc;
 
+use num_traits::ToPrimitive;
+
 use crate::body::Value;
 use crate::changes::{Changes, Pending};
 use crate::clock::Instant;
@@ -15,7 +17,7 @@ use crate::conversation::{Conversation, State};
 use crate::core::Core;
 use crate::definitions::{Catalog, QueueDefinition};
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::{Decoded, Role};
+use crate::ids::{Decoded, Role, SideId};
 use crate::queue::{Counters, Queue};
 use crate::reads::{Reads, Request};
 use crate::record::{Read, read_all};
@@ -116,6 +118,12 @@ impl Work<'_> {
         self.reads.answer(Request::Keys(store, range))
     }
 
+    /// The sides of a service, as they are stored. Takes a time that grows with the number of all conversations.
+    pub(crate) fn sides_of(&mut self, service: u32) -> Outcome<Vec<SideId>> {
+        let numbers = self.reads.answer(Request::Sides(service))?.iter().filter_map(Value::number);
+        Ok(numbers.filter_map(|number| number.to_u64()).map(SideId::from_number).collect())
+    }
+
     /// Stops unless all of these have been read: for what will be needed anyway.
     pub(crate) fn need(
         &mut self,
@@ -197,7 +205,12 @@ impl Work<'_> {
 
     /// The definition of the queue that a service has, checked to be the present one.
     pub(crate) fn queue_of(&mut self, service: u32) -> Outcome<QueueDefinition> {
-        let definition = self.catalog.queue_of(service).cloned().ok_or(Stop::Stale)?;
+        let Some(definition) = self.catalog.queue_of(service).cloned() else {
+            // Not heard of yet, or dropped since this transaction first saw the conversation.
+            self.queue(crate::definitions::FIRST_QUEUE)?;
+            let text = "The service of the conversation was dropped meanwhile, and the conversation with it.";
+            return Err(self.at_commit(Error::new(ErrorCode::ServiceNotFound, text)).into());
+        };
         self.queue(definition.number)?;
         Ok(definition)
     }

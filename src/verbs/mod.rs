@@ -27,7 +27,7 @@ pub(crate) use take::{Take, TakenRun};
 
 use crate::body::Body;
 use crate::core::Core;
-use crate::definitions::{self, Definitions, QueueOptions};
+use crate::definitions::{self, Definitions, QueueOptions, ServiceChange};
 use crate::error::Result;
 use crate::ids::Decoded;
 use crate::reads::Reads;
@@ -48,6 +48,9 @@ pub(crate) enum Verb {
     SetGroupState(Rc<str>, Body),
     Define(Definitions),
     AlterQueue(Rc<str>, QueueOptions),
+    AlterService(Rc<str>, ServiceChange),
+    DropService(Rc<str>),
+    DropQueue(Rc<str>),
     PurgeArchive(f64),
     /// What a transaction did, all or nothing.
     All(Vec<Rc<Verb>>),
@@ -116,6 +119,9 @@ impl Verb {
             Self::SetGroupState(group, state) => GroupState(group).set(work, state).map(|()| Answer::Done),
             Self::Define(definitions) => definitions::define(work, definitions).map(|()| Answer::Done),
             Self::AlterQueue(name, options) => definitions::alter_queue(work, name, options).map(|()| Answer::Done),
+            Self::AlterService(name, change) => definitions::alter_service(work, name, change).map(|()| Answer::Done),
+            Self::DropService(name) => definitions::drop_service(work, name).map(|()| Answer::Done),
+            Self::DropQueue(name) => definitions::drop_queue(work, name).map(|()| Answer::Done),
             Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
@@ -157,7 +163,9 @@ impl Verb {
     pub(crate) fn is_plain(&self) -> bool {
         match self {
             Self::All(verbs) => verbs.iter().all(|verb| verb.is_plain()),
-            Self::End(_) | Self::Define(_) | Self::AlterQueue(..) | Self::PurgeArchive(_) => false,
+            Self::End(_) | Self::PurgeArchive(_) => false,
+            Self::Define(_) | Self::AlterQueue(..) | Self::AlterService(..) => false,
+            Self::DropService(_) | Self::DropQueue(_) => false,
             _ => true,
         }
     }

@@ -20,12 +20,15 @@ macro_rules! mount {
     };
 }
 
+mod alter_service;
 mod archive;
 mod audit;
 mod begin_dialog;
 mod budgets;
 mod commit;
 mod definitions;
+mod drop_queue;
+mod drop_service;
 mod end_conversation;
 mod groups;
 mod large;
