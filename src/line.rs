@@ -14,18 +14,24 @@ const PAGE: u32 = 16;
 
 /// The members of a group that have something to receive, the higher priority first.
 pub(crate) fn members_in_line(work: &mut Work<'_>, queue: u32, group: &str) -> Outcome<Vec<SideId>> {
-    let mut turns = work.read_range(StoreName::Turns, Turn::of_group(queue, group), None, Turn::read)?;
-    if work.is_view() {
-        // What the transaction itself has put into other groups is still stored in its old one.
-        for id in work.changes.moved() {
-            turns.retain(|turn| turn.side != id);
-            let moved = work.stored(id.conversation)?.and_then(|conversation| Turn::of(&conversation, id, queue));
-            turns.extend(moved.filter(|turn| *turn.group == *group));
-        }
-        turns.sort_by_key(Turn::place);
+    let turns = work.read_range(StoreName::Turns, Turn::of_group(queue, group), None, Turn::read)?;
+    let mut turns = VecDeque::from(turns);
+    // What the transaction itself has put into other groups is still stored in its old one.
+    let moved = if work.is_view() { work.changes.moved() } else { Vec::new() };
+    for id in moved {
+        turns.retain(|turn| turn.side != id);
+        let turn = work.stored(id.conversation)?.and_then(|conversation| Turn::of(&conversation, id, queue));
+        turn.filter(|turn| *turn.group == *group).into_iter().for_each(|turn| put(&mut turns, turn));
     }
     work.need(turns.iter().map(|turn| turn.side.conversation), [])?;
     Ok(turns.iter().map(|turn| turn.side).collect())
+}
+
+/// Puts a turn where it belongs.
+fn put(turns: &mut VecDeque<Turn>, turn: Turn) {
+    let place = |turn: &Turn| (10u32.saturating_sub(turn.priority), turn.order, turn.side);
+    let position = turns.iter().position(|other| place(other) > place(&turn)).unwrap_or(turns.len());
+    turns.insert(position, turn);
 }
 
 /// The turns of a queue in their order, page by page.
@@ -89,9 +95,7 @@ impl Line {
             work.count(turn.service, |_| {})?;
             work.save(conversation);
         }
-        let turn = Turn { order, ..turn };
-        let position = self.turns.iter().position(|other| other.place() > turn.place()).unwrap_or(self.turns.len());
-        self.turns.insert(position, turn);
+        put(&mut self.turns, Turn { order, ..turn });
         Ok(())
     }
 

@@ -70,11 +70,6 @@ impl Turn {
         })
     }
 
-    /// In which order turns come.
-    pub(crate) fn place(&self) -> (u32, u64, SideId) {
-        (10u32.saturating_sub(self.priority), self.order, self.side)
-    }
-
     pub(crate) fn key(&self) -> Key {
         Key::list([self.queue.into(), 0u32.into(), rank(self.priority), number(self.order), number(self.side.number())])
     }

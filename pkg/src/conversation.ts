@@ -1,6 +1,6 @@
 import type { RawConversation } from "./raw.js";
 import type { ConversationEndpoint, Message } from "./types/messages.js";
-import type { Conversation, EndOptions, EndResult, MessageId, OutgoingMessage, ReceiveOptions, SendOptions } from "./types/verbs.js";
+import type { Conversation, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
 import type { ViewCalls } from "./views.js";
 
@@ -27,6 +27,10 @@ export class SpokenConversation implements Omit<Conversation, "conversationId" |
 
   receive<B = any>(options?: Omit<ReceiveOptions, "conversation" | "group">): Promise<Message<B>[]> {
     return this.#verbs.receiveOwn<B>(this.handle, options);
+  }
+
+  moveTo(group: GroupRef): Promise<void> {
+    return this.#verbs.moveConversation(this.handle, group);
   }
 
   end(options?: EndOptions): Promise<EndResult> {

@@ -27,6 +27,7 @@ export class TransactionFacade implements Transaction {
   send(to: any, messageType: string, body?: unknown, options?: SendOptions): Promise<any> { return this.#verbs.send(to, messageType, body, options); }
   sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> { return this.#verbs.sendMany(to, messages, options); }
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
+  moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> { return this.#verbs.moveConversation(conversation, to); }
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> { return this.#verbs.endConversation(conversation, options); }
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> { return this.#verbs.getGroupState<T>(group); }
   setGroupState(group: GroupRef, state: unknown): Promise<void> { return this.#verbs.setGroupState(group, state); }

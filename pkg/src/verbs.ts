@@ -93,6 +93,14 @@ export class VerbCalls implements Verbs {
     return this.#call(() => this.#receive("", receiveOwnOptions(options, conversation)));
   }
 
+  moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> {
+    return this.#call(() => {
+      const handle = conversationHandle(conversation);
+      const group = groupOrHandle(to, "to");
+      return this.#issue((raw) => raw.moveConversation(handle, group, typeof to !== "string")).then(nothing, rethrow);
+    });
+  }
+
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> {
     return this.#call(() => {
       const handle = conversationHandle(conversation);

@@ -90,10 +90,10 @@ fn contracts(work: &mut Work<'_>, service: &ServiceDefinition, change: &ServiceC
         return Err(Error::invalid_argument("dropContracts", &problem).into());
     }
     let mut contracts = service.contracts.clone();
-    contracts.retain(|contract| !change.drop_contracts.iter().any(|dropped| **dropped == **contract));
+    contracts.retain(|contract| !change.drop_contracts.contains(contract));
     for added in &change.add_contracts {
-        if !contracts.iter().any(|contract| **contract == **added) {
-            contracts.push(added.as_str().into());
+        if !contracts.contains(added) {
+            contracts.push(Rc::clone(added));
         }
     }
     Ok(contracts)

@@ -143,15 +143,14 @@ pub struct ServiceOptions {
 }
 
 /// `ALTER SERVICE`: what is absent stays.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default)]
 pub struct ServiceChange {
     /// The queue that it goes to, with all that it has.
-    pub queue: Option<String>,
+    pub queue: Option<Rc<str>>,
     /// Contracts that it accepts as a target from now on.
-    pub add_contracts: Vec<String>,
+    pub add_contracts: Vec<Rc<str>>,
     /// Contracts that it does not accept any more. Conversations that are under way go on.
-    pub drop_contracts: Vec<String>,
+    pub drop_contracts: Vec<Rc<str>>,
 }
 
 /// `CREATE BROKER PRIORITY`: an absent name matches any.

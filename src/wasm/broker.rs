@@ -111,6 +111,24 @@ impl RawBroker {
         )
     }
 
+    /// DROP QUEUE.
+    #[wasm_bindgen(js_name = dropQueue)]
+    pub fn drop_queue(&self, name: String) -> Promise {
+        self.verb(Verb::DropQueue(name.into()))
+    }
+
+    /// ALTER SERVICE.
+    #[wasm_bindgen(js_name = alterService)]
+    pub fn alter_service(&self, name: String, change: JsValue) -> Promise {
+        self.verb(Verb::AlterService(name.into(), convert::service_change(&change)))
+    }
+
+    /// DROP SERVICE.
+    #[wasm_bindgen(js_name = dropService)]
+    pub fn drop_service(&self, name: String) -> Promise {
+        self.verb(Verb::DropService(name.into()))
+    }
+
     /// BEGIN DIALOG.
     #[wasm_bindgen(js_name = beginDialog)]
     pub fn begin_dialog(&self, options: JsValue) -> Promise {
@@ -160,6 +178,12 @@ impl RawBroker {
     /// RECEIVE.
     pub fn receive(&self, queue: String, options: JsValue, signal: Option<AbortSignal>) -> Promise {
         self.call(Ok(Call::Verb(Verb::Receive(queue.into(), convert::receive(&options)))), signal, JsValue::UNDEFINED)
+    }
+
+    /// MOVE CONVERSATION.
+    #[wasm_bindgen(js_name = moveConversation)]
+    pub fn move_conversation(&self, handle: String, to: String, is_conversation: bool) -> Promise {
+        self.verb(convert::move_to(handle, to, is_conversation))
     }
 
     /// END CONVERSATION.

@@ -1,5 +1,7 @@
 //! ALTER SERVICE: other contracts, another queue.
 
+use std::rc::Rc;
+
 use pocket_broker::definitions::{Definitions, PriorityRule, QueueOptions, SentBy, ServiceChange, Status};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::{Fault, Operation};
@@ -28,7 +30,7 @@ fn to(queue: &str) -> ServiceChange {
 }
 
 fn contracts(added: &[&str], dropped: &[&str]) -> ServiceChange {
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let names = |names: &[&str]| names.iter().map(|name| Rc::from(*name)).collect();
     ServiceChange { queue: None, add_contracts: names(added), drop_contracts: names(dropped) }
 }
 
