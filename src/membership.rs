@@ -43,10 +43,9 @@ pub(crate) fn open(
     Ok(())
 }
 
-/// Reads what [`leave`] will want to know.
-pub(crate) fn read_ahead(work: &mut Work<'_>, conversation: &Conversation, role: Role) -> Outcome<()> {
-    let group = conversation.side(role).and_then(|side| side.group.clone());
-    group.map_or(Ok(()), |group| some_members(work, &group).map(drop))
+/// Reads what [`leave`] will want to know of a group that sides were put into.
+pub(crate) fn read_ahead(work: &mut Work<'_>, group: &str) -> Outcome<()> {
+    some_members(work, group).map(drop)
 }
 
 /// A side ends, or is put into another group: it leaves its group, and the last to leave takes what the group knows with it.

@@ -1,10 +1,13 @@
 //! `dropService` and `dropQueue`.
 
+use std::rc::Rc;
+
 use super::alter::refuse_own;
 use super::define::{Defining, FIRST_QUEUE};
 use super::{ERROR_QUEUE, QueueDefinition, ServiceDefinition};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::SideId;
+use crate::map::Map;
 use crate::membership;
 use crate::verbs::{End, EndError, EndOptions};
 use crate::work::{Outcome, Stop, Work};
@@ -70,7 +73,7 @@ fn in_use(text: String) -> Error {
 
 /// A service that a priority rule names can't go.
 fn refuse_rated(work: &Work<'_>, name: &str) -> Result<()> {
-    let names = |service: &Option<std::rc::Rc<str>>| service.as_deref() == Some(name);
+    let names = |service: &Option<Rc<str>>| service.as_deref() == Some(name);
     let rated =
         work.catalog.priorities.iter().find(|(_, rule)| names(&rule.local_service) || names(&rule.remote_service));
     let Some((priority, _)) = rated else { return Ok(()) };
@@ -84,12 +87,17 @@ fn sides_to_end(work: &mut Work<'_>, service: &ServiceDefinition) -> Outcome<Vec
     let sides = work.sides_of(service.number)?;
     let queues: Vec<u32> = work.catalog.queues.values().map(|queue| queue.number).collect();
     work.need(sides.iter().map(|side| side.conversation), queues)?;
-    let mut is_missing = false;
+    let mut groups: Map<Rc<str>, ()> = Map::default();
     for side in &sides {
         let Some(conversation) = work.conversation(side.conversation)? else { continue };
         work.lock(&conversation.group(side.role))?;
-        match membership::read_ahead(work, &conversation, side.role) {
-            // What is missing is read together.
+        let explicit = conversation.side(side.role).and_then(|side| side.group.clone());
+        explicit.into_iter().for_each(|group| _ = groups.insert(group, ()));
+    }
+    let mut is_missing = false;
+    for group in groups.keys() {
+        match membership::read_ahead(work, group) {
+            // Those that are missing are read together.
             Err(Stop::Missing) => is_missing = true,
             read => read?,
         }
