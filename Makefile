@@ -75,7 +75,7 @@ bench: build ## speed, each figure as a ratio to bare IndexedDB
 	@.ci/tools npm-js chromium firefox-alone
 	node bench/run.mjs
 
-lint: build ## formatting, clippy and rustdoc (native and wasm32), TypeScript, warnings denied
+lint: build ## formatting, clippy and rustdoc (native and wasm32), TypeScript and its docs, warnings denied
 	@.ci/tools rustfmt-clippy npm-js
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
@@ -84,6 +84,7 @@ lint: build ## formatting, clippy and rustdoc (native and wasm32), TypeScript, w
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --target $(WASM32)
 	npm --prefix pkg run --silent check
 	tests/js/node_modules/.bin/tsc -p tests/js/types --noEmit --strict --skipLibCheck false
+	node .ci/docs.mjs
 
 size: build ## what a page downloads, gzip, against the budget
 	@node .ci/size.mjs

@@ -12,9 +12,10 @@ use crate::ids::Role;
 use crate::message::{self, Class, Run, Status, count};
 use crate::record::{Fields, Read, float};
 use crate::rows::{Owner, Rows};
+use crate::stop::{Outcome, Stop};
 use crate::store::{Bound, Change, Key, Range, StoreName};
 use crate::visible::segments;
-use crate::work::{Number, Outcome, Stop, Work};
+use crate::work::{Number, Work};
 
 /// Copies every row of a side. Gives how many there are.
 pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role, queue: &Rc<str>) -> Outcome<u64> {
@@ -27,7 +28,8 @@ pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role,
     if work.is_view() || rows == 0 {
         return Ok(rows);
     }
-    let mut runs = work.read_range(StoreName::Messages, message::keys_of(id), None, Run::read)?;
+    let runs = work.read_range(StoreName::Messages, message::keys_of(id), None, Run::read);
+    let mut runs = runs.map_err(|stop| stop.about(&conversation.handle(role)))?;
     let bodies = large_bodies(work, &runs)?;
     let stamp = work.claim(Number::Stamp, 1)?;
     // Rows of this very unit of work are in no run yet.
@@ -167,7 +169,7 @@ pub(crate) fn purge(work: &mut Work<'_>, before: Instant) -> Outcome<u64> {
     // What is archived by the verbs before this one is to be seen.
     work.after_others()?;
     let range = Range { lower: Bound::Open, upper: Bound::Excluding(Key::List(vec![before.into()])) };
-    let keys = work.get_keys(StoreName::Archive, range.clone())?;
+    let keys = work.get_keys(StoreName::Archive, range.clone(), None)?;
     let purged = keys.iter().filter_map(|key| key.item(3).number()).filter_map(|rows| rows.to_u64()).sum();
     if !keys.is_empty() {
         work.changes.notice.archive = true;

@@ -6,8 +6,9 @@ use crate::conversation::{Conversation, Held, State, System, SystemRow};
 use crate::ids::Role;
 use crate::membership;
 use crate::message::{Class, Row, count, system};
+use crate::stop::Outcome;
 use crate::verbs::change_state;
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// Puts rows behind those that the side has. While its queue is off they lie in place but are not in the queue: the transmission queue shows
 /// them. `ends`: the last of them is an EndDialog.
@@ -42,7 +43,7 @@ pub(crate) fn arrive(
     Ok(())
 }
 
-/// An Error of the far application or of the broker: read before the messages, whatever its number. The endpoint is in state ER from then on.
+/// An Error of the broker's own for one side, which is in state ER from then on.
 pub(crate) fn fail(
     work: &mut Work<'_>,
     conversation: &mut Conversation,
@@ -56,27 +57,55 @@ pub(crate) fn fail(
         // The one that waits outside says it already.
         return Ok(());
     }
-    let sequence = side.next_expected;
-    let row = error_row(work, code, description);
-    arrive_error(work, conversation, role, row, sequence)
+    fail_anew(work, conversation, role, code, description)
 }
 
-/// The row of an Error.
-pub(crate) fn error_row(work: &Work<'_>, code: i32, description: &str) -> Row {
+/// The same, whatever waits outside.
+pub(crate) fn fail_anew(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    code: i32,
+    description: &str,
+) -> Outcome<()> {
     let body = Value::object(vec![("code", Value::from(f64::from(code))), ("description", Value::from(description))]);
-    Row {
-        message_type: system::ERROR.into(),
-        id: work.core.host.ids.uuid(),
-        time: work.now,
-        headers: None,
-        body: Body::small(body),
-    }
+    let row = own_row(work, system::ERROR, Body::small(body));
+    arrive_own(work, conversation, role, System::Error, row)
 }
 
+/// A timer of this side has come to its time: read before everything else.
+pub(crate) fn time_out(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, body: Body) -> Outcome<()> {
+    let row = own_row(work, system::DIALOG_TIMER, body);
+    arrive_own(work, conversation, role, System::DialogTimer, row)
+}
+
+fn own_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
+    Row { message_type: message_type.into(), id: work.core.host.ids.uuid(), time: work.now, headers: None, body }
+}
+
+/// What the broker itself has to tell one side shows the number at which it came.
+fn arrive_own(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, kind: System, row: Row) -> Outcome<()> {
+    let sequence = conversation.side(role).map_or(0, |side| side.next_expected);
+    arrive_system(work, conversation, role, (kind, true), row, sequence)
+}
+
+/// An Error of the far application: read before the messages, whatever its number.
 pub(crate) fn arrive_error(
     work: &mut Work<'_>,
     conversation: &mut Conversation,
     role: Role,
+    row: Row,
+    sequence: u64,
+) -> Outcome<()> {
+    arrive_system(work, conversation, role, (System::Error, false), row, sequence)
+}
+
+/// Puts a row of class system before the others. While the queue is off it waits outside, as they do.
+fn arrive_system(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    (kind, own): (System, bool),
     row: Row,
     sequence: u64,
 ) -> Outcome<()> {
@@ -87,7 +116,7 @@ pub(crate) fn arrive_error(
     let held = !queue.enqueue_enabled;
     let number = side.next_system;
     side.next_system += 1;
-    side.system.push(SystemRow { kind: System::Error, number, held });
+    side.system.push(SystemRow { kind, number, held, own });
     if held {
         work.changes.notice.transmission = true;
         work.count(service, |counters| counters.held += 1)?;
@@ -95,7 +124,9 @@ pub(crate) fn arrive_error(
         side.unread += 1;
         work.count(service, |counters| counters.ready += 1)?;
         work.changes.notice.enqueue(&queue.name);
-        change_state(work, conversation, role, State::Error)?;
+        if kind == System::Error {
+            change_state(work, conversation, role, State::Error)?;
+        }
     }
     work.append(Pending {
         side: id,
@@ -114,7 +145,7 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let released = side.held_count();
     let ends = side.held.take().is_some_and(|held| held.ends);
-    let fails = side.system.iter().any(|row| row.held);
+    let fails = side.system.iter().any(|row| row.held && row.kind == System::Error);
     side.system.iter_mut().for_each(|row| row.held = false);
     side.unread += released;
     let held_turn = side.held_turn.take();

@@ -18,15 +18,16 @@ use num_traits::ToPrimitive;
 
 use crate::conversation::{Conversation, Side, State};
 use crate::definitions::{self, Catalog};
+use crate::due::Due;
 use crate::error::Result;
 use crate::ids::{Role, SideId};
 use crate::membership::{member_key, state_key};
 use crate::message::Run;
 use crate::queue::{Counters, Queue};
 use crate::record::float;
+use crate::reuse::{Reuse, named};
 use crate::store::{Direction, Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::turn::{HeldTurn, OutgoingTurn, Turn};
-use crate::verbs::lifetime_key;
 
 /// Reads everything in one storage transaction and lists what contradicts something else; an empty list: the database is sound.
 ///
@@ -49,6 +50,8 @@ struct Audit {
     bodies: BTreeSet<Key>,
     turns: BTreeSet<Key>,
     members: BTreeSet<Key>,
+    /// Conversations by what they are found again by.
+    reused: BTreeMap<Key, u64>,
     due: BTreeSet<Key>,
     swept: BTreeSet<SideId>,
     found: Vec<String>,
@@ -64,6 +67,7 @@ impl Audit {
             bodies: keys(tx, StoreName::Bodies).await?,
             turns: keys(tx, StoreName::Turns).await?,
             members: keys(tx, StoreName::Members).await?,
+            reused: BTreeMap::new(),
             due: keys(tx, StoreName::Due).await?,
             swept: BTreeSet::new(),
             found: Vec::new(),
@@ -86,6 +90,13 @@ impl Audit {
                 Ok(run) if run.key() == key => audit.runs.entry(run.side).or_default().push(run),
                 Ok(run) => audit.find("run", &key, format!("it says that its key is {:?}", run.key())),
                 Err(problem) => audit.find("run", &key, problem),
+            }
+        }
+        for (key, record) in records(tx, StoreName::Members).await? {
+            let is_reused =
+                matches!(&key, Key::List(parts) if matches!(parts.first(), Some(Key::Text(kind)) if &**kind == "r"));
+            if is_reused {
+                audit.reused.insert(key, named(&record).unwrap_or(0));
             }
         }
         for key in keys(tx, StoreName::Meta).await? {
@@ -129,12 +140,27 @@ impl Audit {
         if conversation.is_gone() {
             self.find("conversation", conversation.number, "both sides are gone and the record is there");
         }
-        expected.due.extend(lifetime_key(conversation));
+        expected.due.extend(Due::lifetime(conversation).map(|due| due.key()));
+        if let Some(key) = Reuse::of(conversation).map(|reuse| reuse.key()) {
+            let is_open =
+                conversation.side(Role::Initiator).is_some_and(|side| side.state != State::DisconnectedOutbound);
+            if !is_open || self.reused.get(&key) != Some(&conversation.number) {
+                self.find("reuse", &key, "it is another conversation's, or its initiator has ended");
+            }
+            expected.members.insert(key);
+        }
         for role in [Role::Initiator, Role::Target] {
             let Some(side) = conversation.side(role) else { continue };
             let id = conversation.id_of(role);
             let counters = self.check_side(conversation, id, side);
             self.check_state(conversation, id, side);
+            for timer in &side.timers {
+                let is_new = expected.due.insert(Due::timer(id, timer).key());
+                let is_only = side.timers.iter().filter(|other| other.name == timer.name).count() == 1;
+                if !is_new || !is_only || side.state == State::DisconnectedOutbound {
+                    self.find("timer", (id, &timer.name), "there are two of them, or its side has ended");
+                }
+            }
             expected.add(&self.catalog, conversation, id, side, counters);
             let group = conversation.group(role);
             let state = state_key(&group);
@@ -156,7 +182,7 @@ impl Audit {
         let problem = match side.state {
             State::StartedOutbound if side.next_send > 0 || conversation.local.is_some() => "it has sent something",
             State::DisconnectedOutbound
-                if conversation.local == Some(true) && far.is_none_or(|far| far.held_count() == 0) =>
+                if conversation.local == Some(true) && far.is_none_or(|far| far.held_from_far() == 0) =>
             {
                 "nothing of it waits outside"
             }
@@ -165,7 +191,7 @@ impl Audit {
             }
             State::Conversing
                 if far.is_some_and(|far| far.state == State::DisconnectedOutbound && far.outgoing.is_none())
-                    && side.held_count() == 0 =>
+                    && side.held_from_far() == 0 =>
             {
                 "the far side has ended"
             }

@@ -1,11 +1,13 @@
 //! The broker: the verbs, each a transaction of its own, and the views.
 
+mod views;
+
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
 use crate::body::Body;
-use crate::call::{Call, unexpected, wait_for_group};
+use crate::call::{Call, unexpected, with_groups};
 use crate::commit::Cancelled;
 use crate::core::{Core, Host, Listener};
 use crate::definitions::{Definitions, QueueOptions, ServiceChange, Validation};
@@ -13,10 +15,10 @@ use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::transaction::Transaction;
 use crate::verbs::{
-    Answer, BeginDialog, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
-    ReceiveOptions, Send, Verb,
+    Answer, BeginDialog, BeginTimer, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
+    ReceiveOptions, Send, TimerOptions, Verb,
 };
-use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
+use crate::waiting::wait_for;
 use crate::work::Purpose;
 
 /// How long a verb waits for a group that another holds, in milliseconds.
@@ -55,6 +57,8 @@ impl Broker {
     }
 
     fn on(core: Rc<Core>) -> Self {
+        core.brokers.set(core.brokers.get() + 1);
+        core.keep_polling();
         Self {
             core,
             lock_timeout: LOCK_TIMEOUT,
@@ -130,13 +134,13 @@ impl Broker {
 
     // ── verbs ──
 
-    /// `BEGIN DIALOG CONVERSATION`.
+    /// `BEGIN DIALOG CONVERSATION`; with `reuse` it may be one that is open already.
     ///
     /// # Errors
     /// `ServiceNotFound`, `ContractNotFound`, `ConversationNotFound`, `GroupInvalid`, `InvalidLifetime`, `InvalidArgument`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
         match self.call(Call::Begin(options), None).await? {
-            Answer::Conversation(conversation) => Ok(conversation),
+            Answer::Conversation(conversation) | Answer::Reused(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
     }
@@ -155,10 +159,10 @@ impl Broker {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Call::Verb(Verb::Send(Send { to, messages })), cancelled).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages, validated_by: None })), cancelled).await.map(drop)
     }
 
-    /// `RECEIVE`, without waiting. The rows are gone when this resolves: a [`Transaction`] handles them safely.
+    /// `RECEIVE`. The rows are gone when this resolves: a [`Transaction`] handles them safely.
     ///
     /// # Errors
     /// `QueueNotFound`, `QueueDisabled`, `ConversationNotFound`, `GroupNotFound`, `InvalidArgument`.
@@ -172,6 +176,20 @@ impl Broker {
             Answer::Received(rows, _) => Ok(rows),
             _ => Err(unexpected()),
         }
+    }
+
+    /// `BEGIN CONVERSATION TIMER`: a DialogTimer at this end after `timeout` milliseconds, in place of the timer of the same name. `None` cancels.
+    ///
+    /// # Errors
+    /// `ConversationNotFound`, `InvalidState`, `TimerBeyondLifetime`, `GroupLocked`, `InvalidArgument`, `NotCloneable`.
+    pub async fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        options: TimerOptions,
+    ) -> Result<()> {
+        let timer = BeginTimer::new(&self.core.host, handle, timeout, options);
+        self.call(Call::Verb(Verb::BeginTimer(timer)), None).await.map(drop)
     }
 
     /// `END CONVERSATION`.
@@ -223,6 +241,26 @@ impl Broker {
         }
     }
 
+    /// Does what is due by now, and gives how many messages came of it. The same happens by itself while a broker is open.
+    ///
+    /// # Errors
+    /// Those of the store; `StorageCorrupt` after everything else that is due has been done.
+    pub async fn poll(&self) -> Result<u64> {
+        let now = self.core.host.clock.now();
+        let mut moved = 0;
+        loop {
+            self.check_open()?;
+            let polled = self.core.poll().await?;
+            moved += polled.moved;
+            if let Some(problem) = polled.problem {
+                return Err(problem);
+            }
+            if polled.next.is_none_or(|next| next > now) {
+                return Ok(moved);
+            }
+        }
+    }
+
     /// Begins a transaction: what is done in it is committed together, or not at all.
     ///
     /// # Errors
@@ -236,105 +274,12 @@ impl Broker {
         Ok(transaction)
     }
 
-    // ── views ──
-
-    /// The rows of a queue, every status, in queuing order.
-    ///
-    /// # Errors
-    /// `QueueNotFound`, `InvalidArgument`.
-    pub async fn select(
-        &self,
-        queue: &str,
-        filter: &RowFilter,
-        position: Option<&[f64]>,
-        extent: Extent,
-    ) -> Result<Page<Rows>> {
-        match self.see(&View::Select(queue.into(), filter.clone()), position, extent).await? {
-            Seen::Rows(page) => Ok(page),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// How many rows [`Broker::select`] would give.
-    ///
-    /// # Errors
-    /// `QueueNotFound`, `InvalidArgument`.
-    pub async fn count(&self, queue: &str, filter: &RowFilter) -> Result<u64> {
-        match self.see(&View::Count(queue.into(), filter.clone()), None, Extent::All).await? {
-            Seen::Count(count) => Ok(count),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Every queue.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn queues(&self) -> Result<Vec<QueueInfo>> {
-        match self.see(&View::Queues, None, Extent::All).await? {
-            Seen::Queues(queues) => Ok(queues),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Endpoints of conversations.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn conversations(
-        &self,
-        filter: &EndpointFilter,
-        position: Option<&[f64]>,
-        extent: Extent,
-    ) -> Result<Page<Endpoint>> {
-        match self.see(&View::Conversations(filter.clone()), position, extent).await? {
-            Seen::Endpoints(page) => Ok(page),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// One endpoint; `None` when it is gone.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn info(&self, handle: &str) -> Result<Option<Endpoint>> {
-        match self.see(&View::Info(handle.into()), None, Extent::All).await? {
-            Seen::Endpoints(mut page) => Ok(page.rows.pop()),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// What has been sent and is not where it should be; of one sending endpoint, or of all.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn transmission_queue(&self, conversation: Option<&str>) -> Result<Vec<TransmissionRow>> {
-        match self.see(&View::TransmissionQueue(conversation.map(Rc::from)), None, Extent::All).await? {
-            Seen::TransmissionQueue(rows) => Ok(rows),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Rows that END copied.
-    ///
-    /// # Errors
-    /// `InvalidArgument`.
-    pub async fn archive(&self, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
-        match self.see(&View::Archive(filter.clone()), position, extent).await? {
-            Seen::Rows(page) => Ok(page),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Whatever view it is.
-    pub(crate) async fn see(&self, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
-        self.check_open()?;
-        self.core.see(view, position, extent).await
-    }
-
     /// Rolls open transactions back, lets running commits finish and stops listening. Idempotent.
     pub async fn close(&self) {
-        self.closed.set(true);
+        if !self.closed.replace(true) {
+            self.core.brokers.set(self.core.brokers.get().saturating_sub(1));
+            self.core.poller.ring();
+        }
         for number in self.listeners.take() {
             self.core.forget(number);
         }
@@ -343,12 +288,29 @@ impl Broker {
         }
         // Verbs that wait for a group find the broker closed.
         self.core.locks.wake();
+        self.core.bell.ring_all();
         self.core.idle().await;
+    }
+
+    /// Another context has committed something that touches these queues.
+    pub fn hear(&self, queues: &[Rc<str>]) {
+        self.core.bell.ring(queues);
+    }
+
+    /// Lets whoever waits look whether it is still wanted.
+    pub fn nudge(&self) {
+        self.core.bell.ring_all();
     }
 
     /// The connection is gone, or nobody needs it any more: whatever is asked of any broker over it is refused from now on.
     pub fn abandon(&self) {
         self.core.closed.set(true);
+        self.core.poller.ring();
+    }
+
+    /// Another context has committed something that is due at a time.
+    pub fn due_elsewhere(&self, at: f64) {
+        self.core.expect(at);
     }
 
     /// Calls `lost` when the browser has thrown the database away.
@@ -369,10 +331,18 @@ impl Broker {
     pub(crate) async fn call(&self, call: Call, cancelled: Option<Cancelled>) -> Result<Answer> {
         self.check_open()?;
         let verb = Rc::new(call.verb(&self.core).await?);
-        wait_for_group(&self.core, self.lock_timeout, async || {
-            self.check_open()?;
-            self.core.commit(Rc::clone(&verb), Purpose::Commit, cancelled.clone()).await
-        })
-        .await
+        let locking = self.core.locking();
+        let call = locking.call;
+        let attempt = async || {
+            with_groups(&self.core, self.lock_timeout, call, None, async || {
+                self.check_open()?;
+                self.core.commit(Rc::clone(&verb), Purpose::Commit, call, cancelled.clone()).await
+            })
+            .await
+        };
+        match verb.wait() {
+            Some(wait) => wait_for(&self.core, call, &wait, cancelled.as_ref(), attempt).await,
+            None => attempt().await,
+        }
     }
 }

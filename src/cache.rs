@@ -55,8 +55,8 @@ impl Heads {
     }
 
     /// Whose turn it probably is: worth reading ahead.
-    pub(crate) fn guess(&self, queue: u32) -> Option<SideId> {
-        self.0.borrow().get(&queue).and_then(|(_, turns)| turns.first()).map(|turn| turn.side)
+    pub(crate) fn guess(&self, queue: u32) -> Option<Turn> {
+        self.0.borrow().get(&queue).and_then(|(_, turns)| turns.first()).cloned()
     }
 
     pub(crate) fn put(&self, queue: u32, version: u64, turns: Rc<Vec<Turn>>) {
@@ -64,23 +64,23 @@ impl Heads {
     }
 }
 
-/// Which queues a conversation's last commit wrote to: the next one will probably want them too.
+/// Which queue each side is on: worth reading ahead, together with its conversation.
 #[derive(Debug, Default)]
-pub(crate) struct Routes(RefCell<Map<u64, Vec<u32>>>);
+pub(crate) struct Routes(RefCell<Map<SideId, u32>>);
 
 /// How many are kept.
-const ROUTES: usize = 1_024;
+const ROUTES: usize = 2_048;
 
 impl Routes {
-    pub(crate) fn get(&self, conversation: u64) -> Vec<u32> {
-        self.0.borrow().get(&conversation).cloned().unwrap_or_default()
+    pub(crate) fn get(&self, side: SideId) -> Option<u32> {
+        self.0.borrow().get(&side).copied()
     }
 
-    pub(crate) fn put(&self, conversation: u64, queues: Vec<u32>) {
+    pub(crate) fn put(&self, side: SideId, queue: u32) {
         let mut routes = self.0.borrow_mut();
-        if routes.len() >= ROUTES && !routes.contains_key(&conversation) {
+        if routes.len() >= ROUTES && !routes.contains_key(&side) {
             routes.pop_first();
         }
-        routes.insert(conversation, queues);
+        routes.insert(side, queue);
     }
 }

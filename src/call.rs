@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use futures_util::FutureExt;
-use futures_util::future::{Either, select};
 
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::text;
+use crate::stop::{Outcome, Stop};
 use crate::verbs::{BeginDialog, Begun, Verb};
-use crate::work::{Outcome, Stop};
+use crate::waiting::first_of;
 
 /// What is asked of a broker or a transaction.
 #[derive(Debug)]
@@ -38,12 +38,18 @@ impl Call {
     }
 }
 
-/// Runs a verb; when it finds its group held, waits for a release and runs it again, at most until the time is over.
-pub(crate) async fn wait_for_group<T>(
+/// Runs a verb, which stops when it needs a lock of the origin first, and asks for it. When the verb finds its group held, waits for a release
+/// and runs it again, at most until the time is over. `guess`: the group that it will probably need.
+pub(crate) async fn with_groups<T>(
     core: &Core,
     timeout: f64,
+    call: u64,
+    guess: Option<Rc<str>>,
     mut attempt: impl AsyncFnMut() -> Outcome<T>,
 ) -> Result<T> {
+    if let Some(group) = &guess {
+        core.locks.ask(group, call).await;
+    }
     let mut deadline = None;
     loop {
         let releases = core.locks.releases();
@@ -51,11 +57,26 @@ pub(crate) async fn wait_for_group<T>(
             Ok(answer) => return Ok(answer),
             Err(stop) => stop,
         };
-        let Stop::Held(_) = &stop else { return Err(stop.into()) };
+        match &stop {
+            Stop::Wanted(group) => {
+                core.locks.ask(group, call).await;
+                continue;
+            }
+            Stop::Held(_) => {}
+            _ => return Err(stop.into()),
+        }
+        let elsewhere = core.locks.passed(call).filter(|(_, elsewhere)| *elsewhere);
+        // Who waits for one group keeps no other, but what its transaction holds.
+        core.locks.finish(call);
         let deadline = deadline.get_or_insert_with(|| core.host.timer.sleep(timeout));
         // Has somebody let go since it was seen held? Then there is nothing to wait for, but the time may be over all the same.
         let is_over = if core.locks.releases() == releases {
-            matches!(select(deadline, core.locks.released()).await, Either::Left(_))
+            let released = core.locks.released().map(|_| false).boxed_local();
+            let mut wakers = vec![deadline.map(|()| true).boxed_local(), released];
+            if let Some((group, _)) = &elsewhere {
+                wakers.push(core.locks.wait(group, call).map(|()| false).boxed_local());
+            }
+            first_of(wakers).await
         } else {
             deadline.now_or_never().is_some()
         };

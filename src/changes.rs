@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
-use crate::body::Body;
+use crate::body::{Body, Value};
+use crate::clock::Instant;
 use crate::conversation::{Conversation, System};
+use crate::error::Error;
 use crate::ids::{Role, SideId};
 use crate::map::Map;
 use crate::message::{Class, Row, count};
@@ -62,6 +64,8 @@ pub(crate) struct Taken {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) conversations: Map<u64, Cached<Box<Conversation>>>,
+    /// Conversations whose records can't be read, and why.
+    pub(crate) unreadable: Map<u64, Error>,
     pub(crate) queues: Map<u32, Cached<Queue>>,
     pub(crate) numbers: Option<Numbers>,
     pub(crate) pending: Vec<Pending>,
@@ -108,11 +112,26 @@ pub(crate) struct Mark {
     states: usize,
     dropped: usize,
     disabled: usize,
+    due: Option<Instant>,
 }
 
 impl Changes {
+    /// A conversation as it was found in the store.
+    pub(crate) fn read_conversation(&mut self, number: u64, record: Option<&Value>) {
+        match record.map(|record| Conversation::from_record(number, record)).transpose() {
+            Ok(conversation) => _ = self.conversations.insert(number, Cached::read(conversation)),
+            Err(error) => _ = self.unreadable.insert(number, error),
+        }
+    }
+
+    /// Whether a conversation need not be read any more.
+    pub(crate) fn has_read(&self, number: u64) -> bool {
+        self.conversations.contains_key(&number) || self.unreadable.contains_key(&number)
+    }
+
     /// Forgets what was only read: others may have changed it since.
     pub(crate) fn forget_unchanged(&mut self) {
+        self.unreadable = Map::default();
         self.conversations.retain(|_, cached| cached.dirty);
         self.queues.clear();
     }
@@ -136,6 +155,7 @@ impl Changes {
             states: self.notice.states.len(),
             dropped: self.notice.dropped.len(),
             disabled: self.notice.disabled.len(),
+            due: self.notice.due,
         }
     }
 
@@ -174,6 +194,7 @@ impl Changes {
         self.notice.states.truncate(mark.states);
         self.notice.dropped.truncate(mark.dropped);
         self.notice.disabled.truncate(mark.disabled);
+        self.notice.due = mark.due;
     }
 
     /// The sides that this unit of work has put into another group than they are stored in.

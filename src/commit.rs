@@ -19,15 +19,14 @@ use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::notice::Notice;
 use crate::reads::Reads;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, Tx, transact};
 use crate::verbs::{Answer, Verb};
-use crate::work::{Outcome, Purpose, Stop};
+use crate::work::Purpose;
 
 /// The most verbs, and bytes of bodies, in one storage transaction.
 const VERBS: usize = 4_096;
 const BYTES: f64 = 16_777_216.0;
-/// How often definitions may change under a call before it gives up.
-pub(crate) const RELOADS: u32 = 16;
 
 /// The stores that messages go through: a narrower scope costs less, and lets readers of the other stores go on.
 const PLAIN: [StoreName; 8] = [
@@ -44,9 +43,13 @@ const PLAIN: [StoreName; 8] = [
 /// Says that the caller does not want it any more.
 pub type Cancelled = Rc<dyn Fn() -> bool>;
 
+/// How often a batch asks for locks that were not guessed.
+const ASKS: u32 = 4;
+
 struct Command {
     verb: Rc<Verb>,
     purpose: Purpose,
+    call: u64,
     cancelled: Option<Cancelled>,
     answer: oneshot::Sender<Outcome<Answer>>,
 }
@@ -71,10 +74,11 @@ impl Core {
         self: &Rc<Self>,
         verb: Rc<Verb>,
         purpose: Purpose,
+        call: u64,
         cancelled: Option<Cancelled>,
     ) -> impl Future<Output = Outcome<Answer>> + use<> {
         let (answer, outcome) = oneshot::channel();
-        self.commits.waiting.borrow_mut().push_back(Command { verb, purpose, cancelled, answer });
+        self.commits.waiting.borrow_mut().push_back(Command { verb, purpose, call, cancelled, answer });
         if !self.commits.running.replace(true) {
             let core = Rc::clone(self);
             (self.host.spawn)(async move { core.work_off().await }.boxed_local());
@@ -126,21 +130,36 @@ impl Core {
         }
     }
 
-    /// One storage transaction for all of them, begun again when the definitions turn out to be old.
+    /// One storage transaction for all of them. When the definitions turn out to be old, another one reads them and goes on by them.
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
-        let mut retried = false;
-        let scope: &[StoreName] =
-            if batch.iter().all(|command| command.verb.is_plain()) { &PLAIN } else { &StoreName::ALL };
-        for _ in 0..RELOADS {
-            let attempt = transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch).await);
-            match attempt.await {
+        let (mut is_stale, mut retried, mut asks) = (false, false, ASKS);
+        let guesses = batch.iter().filter(|command| command.purpose == Purpose::Commit);
+        let guesses = guesses.filter_map(|command| Some((command.verb.guess_group(self)?, command.call)));
+        self.locks.ask_all(guesses.collect()).await;
+        let is_plain = batch.iter().all(|command| command.verb.is_plain());
+        loop {
+            let scope: &[StoreName] = if is_plain && !is_stale { &PLAIN } else { &StoreName::ALL };
+            if asks > 0 {
+                self.locks.assume();
+            }
+            let attempt =
+                transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch, is_stale).await);
+            let outcome = attempt.await;
+            let wanted = self.locks.assumed();
+            match outcome {
                 Ok((outcomes, notice, catalog)) => {
                     self.keep_catalog(catalog);
                     self.announce(&notice);
                     crate::sweep::after_commit(self);
                     return Ok(outcomes);
                 }
-                Err(Stop::Stale) => self.reload_catalog().await?,
+                // All of them wait for the locks: they stay in order.
+                Err(Stop::Wanted(_)) if !wanted.is_empty() => {
+                    self.forget_uncommitted();
+                    asks = asks.saturating_sub(1);
+                    self.locks.ask_all(wanted).await;
+                }
+                Err(Stop::Stale) if !is_stale => is_stale = true,
                 // It was rolled back, and whatever did it may have passed (D27).
                 Err(Stop::Failed(error)) if !retried && error.is_rolled_back() => {
                     self.forget_uncommitted();
@@ -149,26 +168,31 @@ impl Core {
                 Err(stop) => return Err(stop.into()),
             }
         }
-        Err(Stop::Stale.into())
     }
 
     async fn run_all(
         self: &Rc<Self>,
         tx: &Tx,
         batch: &[Command],
+        is_stale: bool,
     ) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
         self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         for command in batch {
             command.verb.guess(self, &mut reads);
         }
-        let mut driver = Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };
+        let mut driver =
+            Driver { core: self, tx, call: 0, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };
+        if is_stale {
+            driver.read_definitions().await?;
+        }
         let mut outcomes = Vec::with_capacity(batch.len());
         for command in batch {
             if command.cancelled.as_ref().is_some_and(|cancelled| cancelled()) {
                 outcomes.push(Err(aborted().into()));
                 continue;
             }
+            driver.call = command.call;
             let mut effects = driver.changes.effects;
             let mut outcome = driver.run(command.purpose, |work| command.verb.run(work)).await;
             if matches!(outcome, Err(Stop::Later)) {
@@ -183,6 +207,9 @@ impl Core {
                 Err(Stop::Failed(error)) if error.is_storage() => return Err(error.into()),
                 outcome => outcomes.push(outcome),
             }
+        }
+        if let Some(group) = self.locks.first_assumed() {
+            return Err(Stop::Wanted(group));
         }
         driver.hand_over().await?;
         let catalog = driver.catalog;

@@ -11,11 +11,13 @@ use crate::clock::{Clock, Timer};
 use crate::commit::GroupCommit;
 use crate::definitions::{self, Catalog};
 use crate::error::{Error, ErrorCode, Result};
-use crate::group::GroupLocks;
+use crate::group::{GroupLocks, Locking, Locks};
 use crate::ids::Ids;
 use crate::notice::Notice;
-use crate::store::{Key, Mode, Store, StoreName, Tx, transact};
+use crate::poller::Poller;
+use crate::store::{Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::sweep::DeadEntries;
+use crate::waiting::Bell;
 use crate::work::{Number, Numbers};
 
 /// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
@@ -32,6 +34,8 @@ pub struct Host {
     pub timer: Rc<dyn Timer>,
     /// Random bytes.
     pub ids: Rc<dyn Ids>,
+    /// Locks over all contexts of the origin. `None`: there are no others, or nothing to lock with.
+    pub locks: Option<Rc<dyn Locks>>,
     /// Runs a task beside the caller.
     pub spawn: Rc<dyn Fn(LocalBoxFuture<'static, ()>)>,
     /// Tells other contexts what a commit touched. A hint: nothing depends on its arrival.
@@ -51,11 +55,15 @@ pub(crate) struct Core {
     pub(crate) host: Host,
     pub(crate) instance_id: Rc<str>,
     pub(crate) locks: GroupLocks,
+    pub(crate) bell: Bell,
     pub(crate) commits: GroupCommit,
     pub(crate) runs: Runs,
     pub(crate) heads: Heads,
     pub(crate) routes: Routes,
     pub(crate) dead: DeadEntries,
+    pub(crate) poller: Poller,
+    /// Brokers that are not closed.
+    pub(crate) brokers: Cell<u32>,
     pub(crate) closed: Cell<bool>,
     /// The connection that is known to lead to this broker's database.
     connection: Cell<u64>,
@@ -79,19 +87,24 @@ async fn claim(tx: &Tx, number: Number, count: u64) -> Result<u64> {
 impl Core {
     /// Opens the database: gives it its birth record if it has none, and reads the definitions. Independent of the number of rows.
     pub(crate) async fn open(host: Host) -> Result<Rc<Self>> {
-        let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues];
+        let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues, StoreName::Due];
         let ids = Rc::clone(&host.ids);
-        let (instance_id, catalog) =
-            transact(&*host.store, &scope, Mode::ReadWrite, async |tx| definitions::birth(tx, &*ids).await).await?;
+        let ((instance_id, catalog), due) = transact(&*host.store, &scope, Mode::ReadWrite, async |tx| {
+            let birth = definitions::birth(tx, &*ids).await?;
+            Ok::<_, Error>((birth, tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?))
+        })
+        .await?;
         let core = Self {
-            host,
             instance_id,
-            locks: GroupLocks::default(),
+            locks: GroupLocks::new(host.locks.clone()),
+            bell: Bell::default(),
             commits: GroupCommit::default(),
             runs: Runs::default(),
             heads: Heads::default(),
             routes: Routes::default(),
             dead: DeadEntries::default(),
+            poller: Poller::default(),
+            brokers: Cell::new(0),
             closed: Cell::new(false),
             connection: Cell::new(1),
             on_lost: RefCell::default(),
@@ -99,9 +112,12 @@ impl Core {
             conversations: Cell::new((0, 0)),
             listeners: RefCell::default(),
             counter: Cell::new(0),
+            host,
         };
         let core = Rc::new(core);
         crate::sweep::resume(&core);
+        let due = due.first().and_then(|key| key.to_value().item(0).number());
+        due.into_iter().for_each(|at| core.expect(at));
         Ok(core)
     }
 
@@ -128,22 +144,21 @@ impl Core {
         self.on_lost.replace(Some(lost));
     }
 
+    /// Whether anybody may still ask for something.
+    pub(crate) fn is_open(&self) -> bool {
+        self.brokers.get() > 0 && !self.closed.get()
+    }
+
     pub(crate) fn catalog(&self) -> Rc<Catalog> {
         Rc::clone(&self.catalog.borrow())
     }
 
-    /// Keeps a catalogue. Whether it is the present one shows at every queue's record.
+    /// Keeps a catalogue, unless a later one is known. Whether it is the present one shows at every queue's record.
     pub(crate) fn keep_catalog(&self, catalog: Rc<Catalog>) {
-        *self.catalog.borrow_mut() = catalog;
-    }
-
-    /// Reads the definitions again.
-    pub(crate) async fn reload_catalog(&self) -> Result<()> {
-        let scope = [StoreName::Definitions, StoreName::Queues];
-        let catalog =
-            transact(&*self.host.store, &scope, Mode::ReadOnly, async |tx| definitions::load(tx).await).await?;
-        self.keep_catalog(Rc::new(catalog));
-        Ok(())
+        let mut known = self.catalog.borrow_mut();
+        if catalog.stamp >= known.stamp {
+            *known = catalog;
+        }
     }
 
     /// A conversation number that nobody has ever had.
@@ -176,6 +191,11 @@ impl Core {
         self.counter.get()
     }
 
+    /// A call that may lock groups.
+    pub(crate) fn locking(&self) -> Locking<'_> {
+        Locking { locks: &self.locks, call: self.unique() }
+    }
+
     pub(crate) fn listen(&self, listener: Listener) -> u64 {
         let number = self.unique();
         self.listeners.borrow_mut().push((number, listener));
@@ -188,16 +208,18 @@ impl Core {
 
     /// Tells this context what a commit touched.
     pub(crate) fn tell(&self, notice: &Notice) {
+        self.bell.ring(&notice.queues);
         // A copy: a listener may open or close brokers.
         let listeners = self.listeners.borrow().clone();
         listeners.iter().for_each(|(_, listener)| listener(notice));
     }
 
     /// Tells this context and the others.
-    pub(crate) fn announce(&self, notice: &Notice) {
+    pub(crate) fn announce(self: &Rc<Self>, notice: &Notice) {
         if !notice.is_empty() {
             (self.host.wake)(notice);
             self.tell(notice);
+            notice.due.into_iter().for_each(|at| self.expect(at));
         }
     }
 }

@@ -4,21 +4,32 @@ use std::rc::Rc;
 
 use crate::changes::Changes;
 use crate::core::Core;
-use crate::definitions::Catalog;
+use crate::definitions::{self, Catalog};
+use crate::error::Result;
 use crate::reads::Reads;
+use crate::stop::{Outcome, Stop};
 use crate::store::Tx;
-use crate::work::{Outcome, Purpose, Stop, Work};
+use crate::work::{Purpose, Work};
 
 /// What one storage transaction lends to the verbs that run in it.
 pub(crate) struct Driver<'a> {
     pub(crate) core: &'a Core,
     pub(crate) tx: &'a Tx,
+    /// The call that the next verb is run for.
+    pub(crate) call: u64,
     pub(crate) catalog: Rc<Catalog>,
     pub(crate) reads: &'a mut Reads,
     pub(crate) changes: &'a mut Changes,
 }
 
 impl Driver<'_> {
+    /// Reads the definitions within the storage transaction: from here on they are the present ones, whatever other contexts do.
+    pub(crate) async fn read_definitions(&mut self) -> Result<()> {
+        self.catalog = Rc::new(definitions::load(self.tx).await?);
+        self.core.keep_catalog(Rc::clone(&self.catalog));
+        Ok(())
+    }
+
     /// Hands what has changed to the storage transaction: what is read afterwards sees it.
     pub(crate) async fn hand_over(&mut self) -> Outcome<()> {
         self.run(Purpose::Commit, |work| work.flush()).await?;
@@ -41,6 +52,7 @@ impl Driver<'_> {
                 catalog,
                 now: self.core.host.clock.now(),
                 purpose,
+                call: self.call,
                 reads: &mut *self.reads,
                 changes: &mut *self.changes,
             };
@@ -51,9 +63,9 @@ impl Driver<'_> {
                     self.changes.back_to(&mark);
                     self.reads.fetch(self.tx, self.changes).await?;
                 }
-                Err(Stop::Later) => {
+                Err(stop @ (Stop::Later | Stop::Stale | Stop::Wanted(_))) => {
                     self.changes.back_to(&mark);
-                    return Err(Stop::Later);
+                    return Err(stop);
                 }
                 outcome => {
                     self.catalog = catalog;

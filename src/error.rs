@@ -226,6 +226,11 @@ impl Error {
         )
     }
 
+    /// Whether a stored value can't be read.
+    pub(crate) fn is_corrupt(&self) -> bool {
+        self.0.code == ErrorCode::StorageCorrupt
+    }
+
     /// Whether it is the storage's fault, certainly nothing was written, and the next attempt may do better.
     pub(crate) fn is_rolled_back(&self) -> bool {
         matches!(self.0.code, ErrorCode::StorageUnavailable | ErrorCode::StorageLost)

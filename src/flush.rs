@@ -6,9 +6,10 @@ use crate::ids::{Role, SideId};
 use crate::map::Map;
 use crate::message::{self, Class, RUN_BYTES, RUN_ROWS, Row, Run};
 use crate::record::float;
+use crate::stop::Outcome;
 use crate::store::{Change, Key, StoreName};
 use crate::turn::{HeldTurn, OutgoingTurn, Turn};
-use crate::work::{Number, Outcome, Work};
+use crate::work::{Number, Work};
 
 /// Order numbers are claimed in blocks of this size.
 const ORDERS: u64 = 65_536;
@@ -22,9 +23,10 @@ impl Work<'_> {
             self.changes.conversations.iter().filter(|(_, cached)| cached.dirty).map(|(number, _)| *number).collect();
         for number in numbers {
             for role in [Role::Initiator, Role::Target] {
-                self.reconcile(SideId { conversation: number, role }, &arrivals);
+                let id = SideId { conversation: number, role };
+                self.reconcile(id, &arrivals);
+                self.remember_route(id);
             }
-            self.remember_route(number);
             let Some(cached) = self.changes.conversations.get(&number) else { continue };
             let key = Key::from(float(number));
             let write = match &cached.current {
@@ -112,17 +114,13 @@ impl Work<'_> {
         }
     }
 
-    /// Remembers which queues this commit writes to: the next one of the conversation will probably want to read them ahead.
-    fn remember_route(&self, number: u64) {
-        let conversation = self.changes.conversations.get(&number).and_then(|cached| cached.current.as_ref());
-        let sides = [Role::Initiator, Role::Target]
-            .into_iter()
-            .filter_map(|role| conversation.and_then(|conversation| conversation.side(role)));
-        let queues = sides.filter_map(|side| self.catalog.queue_of(side.service)).map(|queue| queue.number);
-        let is_written = |queue: &u32| self.changes.queues.get(queue).is_some_and(|cached| cached.dirty);
-        let mut queues: Vec<u32> = queues.filter(is_written).collect();
-        queues.dedup();
-        self.core.routes.put(number, queues);
+    /// Remembers which queue a side is on: the next verbs of the conversation will want to read it ahead.
+    fn remember_route(&self, id: SideId) {
+        let conversation = self.changes.conversations.get(&id.conversation).and_then(|cached| cached.current.as_ref());
+        let side = conversation.and_then(|conversation| conversation.side(id.role));
+        if let Some(queue) = side.and_then(|side| self.catalog.queue_of(side.service)) {
+            self.core.routes.put(id, queue.number);
+        }
     }
 
     /// Makes the turns of a side what its record says: there is one to receive exactly while something is unread, one to come in exactly

@@ -1,47 +1,294 @@
 //! Conversation groups: the lock unit. A transaction that received from a group, or changed one of its conversations, holds it to its end.
+//!
+//! Within a context a table says who holds what. Between contexts a group has a lock of the origin ([`Locks`]), which a context takes before
+//! anybody in it gets the group, and lets go with the last one in it. A verb can't wait for such a lock in the middle of a storage
+//! transaction: it stops with [`Stop::Wanted`](crate::stop::Stop::Wanted), the lock is asked for, and it runs again. The commit does not rely
+//! on locks: see `verbs/take.rs`.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use futures_channel::oneshot;
+use futures_util::future::{LocalBoxFuture, join_all};
+
 use crate::map::Map;
 
-use futures_channel::oneshot;
+/// A lock that is held. Dropping it lets go.
+pub type Guard = Box<dyn Any>;
 
-/// Who holds which group, among the transactions of this context.
-///
-/// Other contexts are kept out by the fence: a commit checks that nobody else has received meanwhile.
+/// Locks over all contexts of an origin. Whoever dies lets go.
+pub trait Locks {
+    /// Takes the lock; `None` when somebody has it.
+    fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>>;
+    /// Waits for the lock. Dropping the future gives up.
+    fn lock(&self, name: &str) -> LocalBoxFuture<'static, Guard>;
+}
+
+/// Who asks for a group: a call, on its own or within a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) call: u64,
+    pub(crate) transaction: Option<u64>,
+}
+
+/// What comes of asking for a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The caller may go on.
+    Ours,
+    /// Another transaction holds it, here or elsewhere.
+    Held,
+    /// Nobody here holds it: the lock of the origin is to be asked for first.
+    Wanted,
+}
+
+/// Who of this context holds a group. With nobody left the guard goes.
+#[derive(Default)]
+struct Holders {
+    transaction: Option<u64>,
+    /// Calls that asked for the lock or share it; they are over soon.
+    calls: Vec<u64>,
+    guard: Option<Guard>,
+}
+
+/// What a call has found out.
 #[derive(Debug, Default)]
+struct Seen {
+    /// Groups that other contexts hold.
+    elsewhere: Vec<Rc<str>>,
+    /// The first group that it could not have.
+    passed: Option<Rc<str>>,
+}
+
+/// A group that a call has claimed before its lock was asked for.
+type Assumed = (Rc<str>, u64);
+
+/// Who holds which group.
+#[derive(Default)]
 pub(crate) struct GroupLocks {
-    holders: RefCell<Map<Rc<str>, u64>>,
+    /// `None`: this context is alone, or has no locks: then only the commit keeps others out.
+    origin: Option<Rc<dyn Locks>>,
+    groups: RefCell<Map<Rc<str>, Holders>>,
+    /// Locks that are being asked for, and who waits for the answer.
+    asking: RefCell<Map<Rc<str>, Vec<oneshot::Sender<()>>>>,
+    calls: RefCell<Map<u64, Seen>>,
+    /// What a batch has claimed before its locks were asked for: see [`GroupLocks::assume`].
+    assumed: RefCell<Option<Vec<Assumed>>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
     /// How often somebody has let go.
     releases: Cell<u64>,
 }
 
 impl GroupLocks {
-    /// Takes the group for `holder`; false when another holds it.
-    pub(crate) fn try_lock(&self, group: &Rc<str>, holder: u64) -> bool {
-        let mut holders = self.holders.borrow_mut();
-        match holders.get(&**group) {
-            Some(other) => *other == holder,
-            None => holders.insert(Rc::clone(group), holder).is_none(),
+    pub(crate) fn new(origin: Option<Rc<dyn Locks>>) -> Self {
+        Self { origin, ..Self::default() }
+    }
+
+    /// Asks for a group. A transaction that gets it holds it to its end.
+    pub(crate) fn claim(&self, group: &Rc<str>, caller: Caller) -> Claim {
+        let mut groups = self.groups.borrow_mut();
+        if let Some(holders) = groups.get_mut(&**group) {
+            if holders.transaction.is_some() && holders.transaction != caller.transaction {
+                drop(groups);
+                self.pass(group, caller.call);
+                return Claim::Held;
+            }
+            if caller.transaction.is_some() {
+                holders.transaction = caller.transaction;
+            } else if !holders.calls.contains(&caller.call) {
+                holders.calls.push(caller.call);
+            }
+            return Claim::Ours;
+        }
+        if self.is_elsewhere(group, caller.call) {
+            self.pass(group, caller.call);
+            return Claim::Held;
+        }
+        if self.origin.is_some() {
+            return match &mut *self.assumed.borrow_mut() {
+                Some(assumed) if caller.transaction.is_none() => {
+                    if !assumed.iter().any(|(other, _)| other == group) {
+                        assumed.push((Rc::clone(group), caller.call));
+                    }
+                    Claim::Ours
+                }
+                _ => Claim::Wanted,
+            };
+        }
+        if caller.transaction.is_some() {
+            groups.insert(Rc::clone(group), Holders { transaction: caller.transaction, ..Holders::default() });
+        }
+        Claim::Ours
+    }
+
+    /// Takes the group of a transaction that is being committed: it held it all the time, or the commit finds out that it did not.
+    pub(crate) fn keep(&self, group: &Rc<str>, transaction: u64) -> bool {
+        let mut groups = self.groups.borrow_mut();
+        match groups.get_mut(&**group) {
+            Some(holders) => *holders.transaction.get_or_insert(transaction) == transaction,
+            None => {
+                groups.insert(Rc::clone(group), Holders { transaction: Some(transaction), ..Holders::default() });
+                true
+            }
         }
     }
 
-    /// Whether nobody but `holder` holds the group.
-    pub(crate) fn is_free(&self, group: &str, holder: u64) -> bool {
-        self.holders.borrow().get(group).is_none_or(|other| *other == holder)
+    /// Whether nobody else holds the group, as far as is known.
+    pub(crate) fn is_free(&self, group: &Rc<str>, caller: Caller) -> bool {
+        let holder = self.groups.borrow().get(&**group).and_then(|holders| holders.transaction);
+        let is_free = match holder {
+            Some(_) => holder == caller.transaction,
+            None => !self.is_elsewhere(group, caller.call),
+        };
+        if !is_free {
+            self.pass(group, caller.call);
+        }
+        is_free
     }
 
-    /// Whether anybody holds the group.
-    pub(crate) fn is_locked(&self, group: &str) -> bool {
-        self.holders.borrow().contains_key(group)
+    /// Whether the lock of the origin is to be asked for before the caller can have the group.
+    pub(crate) fn is_wanted(&self, group: &Rc<str>, caller: Caller) -> bool {
+        let is_assumed = caller.transaction.is_none() && self.assumed.borrow().is_some();
+        self.origin.is_some() && !is_assumed && !self.groups.borrow().contains_key(&**group)
     }
 
-    /// Lets go of everything that `holder` holds, and wakes those who wait.
-    pub(crate) fn release(&self, holder: u64) {
-        self.holders.borrow_mut().retain(|_, other| *other != holder);
+    /// Whether this transaction holds the group.
+    pub(crate) fn is_held_by(&self, group: &str, transaction: u64) -> bool {
+        self.groups.borrow().get(group).is_some_and(|holders| holders.transaction == Some(transaction))
+    }
+
+    /// Whether this transaction holds any group.
+    pub(crate) fn holds_any(&self, transaction: u64) -> bool {
+        self.groups.borrow().values().any(|holders| holders.transaction == Some(transaction))
+    }
+
+    fn is_elsewhere(&self, group: &Rc<str>, call: u64) -> bool {
+        self.calls.borrow().get(&call).is_some_and(|seen| seen.elsewhere.contains(group))
+    }
+
+    fn pass(&self, group: &Rc<str>, call: u64) {
+        self.calls.borrow_mut().update(call, |seen| _ = seen.passed.get_or_insert_with(|| Rc::clone(group)));
+    }
+
+    /// The first group that a call could not have, and whether another context holds it.
+    pub(crate) fn passed(&self, call: u64) -> Option<(Rc<str>, bool)> {
+        let calls = self.calls.borrow();
+        let seen = calls.get(&call)?;
+        let group = seen.passed.clone()?;
+        let elsewhere = seen.elsewhere.contains(&group);
+        Some((group, elsewhere))
+    }
+
+    /// A call looks anew.
+    pub(crate) fn look_again(&self, call: u64) {
+        self.calls.borrow_mut().remove(&call);
+    }
+
+    // ── over all contexts ──
+
+    /// Asks for the lock of a group that nobody here holds. What came of it, [`GroupLocks::claim`] says.
+    pub(crate) async fn ask(&self, group: &Rc<str>, call: u64) {
+        let Some(origin) = &self.origin else { return };
+        if self.groups.borrow().contains_key(&**group) {
+            return;
+        }
+        let answered = self.asking.borrow_mut().get_mut(&**group).map(|others| {
+            let (sender, receiver) = oneshot::channel();
+            others.push(sender);
+            receiver
+        });
+        if let Some(answered) = answered {
+            // However it ended for the other call: this one looks for itself.
+            let _ = answered.await;
+            return;
+        }
+        self.asking.borrow_mut().insert(Rc::clone(group), Vec::new());
+        let asking = Asking { locks: self, group };
+        let guard = origin.try_lock(group).await;
+        drop(asking);
+        match guard {
+            Some(guard) => self.got(group, call, guard),
+            None => {
+                if !self.groups.borrow().contains_key(&**group) {
+                    self.calls.borrow_mut().update(call, |seen| seen.elsewhere.push(Rc::clone(group)));
+                }
+            }
+        }
+    }
+
+    /// A batch finds out which groups it needs: until [`GroupLocks::assumed`], a group that is wanted counts as had. When there were any, the
+    /// batch must not be committed: its locks are asked for, and it is run again.
+    pub(crate) fn assume(&self) {
+        self.assumed.replace(Some(Vec::new()));
+    }
+
+    /// The first of them, if there are any.
+    pub(crate) fn first_assumed(&self) -> Option<Rc<str>> {
+        self.assumed.borrow().as_ref().and_then(|assumed| assumed.first()).map(|(group, _)| Rc::clone(group))
+    }
+
+    /// Ends it: the groups that were assumed.
+    pub(crate) fn assumed(&self) -> Vec<Assumed> {
+        self.assumed.take().unwrap_or_default()
+    }
+
+    /// Asks for many at once.
+    pub(crate) async fn ask_all(&self, wanted: Vec<Assumed>) {
+        if self.origin.is_some() {
+            join_all(wanted.iter().map(|(group, call)| self.ask(group, *call))).await;
+        }
+    }
+
+    /// Waits for the lock of a group that another context holds.
+    pub(crate) async fn wait(&self, group: &Rc<str>, call: u64) {
+        match &self.origin {
+            Some(origin) => {
+                let guard = origin.lock(group).await;
+                self.look_again(call);
+                self.got(group, call, guard);
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn got(&self, group: &Rc<str>, call: u64, guard: Guard) {
+        self.groups.borrow_mut().update(Rc::clone(group), |holders| {
+            holders.calls.push(call);
+            holders.guard = Some(guard);
+        });
+    }
+
+    // ── letting go ──
+
+    /// A call is over: it lets go of what no transaction holds.
+    pub(crate) fn finish(&self, call: u64) {
+        self.calls.borrow_mut().remove(&call);
+        self.let_go(|holders| {
+            let before = holders.calls.len();
+            holders.calls.retain(|other| *other != call);
+            holders.calls.len() < before
+        });
+    }
+
+    /// Lets go of everything that a transaction holds, and wakes those who wait.
+    pub(crate) fn release(&self, transaction: u64) {
+        self.let_go(|holders| holders.transaction.take_if(|holder| *holder == transaction).is_some());
         self.wake();
+    }
+
+    fn let_go(&self, change: impl Fn(&mut Holders) -> bool) {
+        let mut free = Vec::new();
+        let mut groups = self.groups.borrow_mut();
+        groups.for_each(|holders| {
+            if change(holders) && holders.transaction.is_none() && holders.calls.is_empty() {
+                free.push(holders.guard.take());
+            }
+        });
+        groups.retain(|_, holders| holders.transaction.is_some() || !holders.calls.is_empty());
+        drop(groups);
+        // Only now: letting go may run others.
+        drop(free);
     }
 
     /// Lets everybody who waits look again.
@@ -61,5 +308,30 @@ impl GroupLocks {
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().push(sender);
         receiver
+    }
+}
+
+/// Tells those who wait for the same answer, also when the call that asked is given up.
+struct Asking<'a> {
+    locks: &'a GroupLocks,
+    group: &'a Rc<str>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let others = self.locks.asking.borrow_mut().remove(&**self.group);
+        others.into_iter().flatten().for_each(|other| _ = other.send(()));
+    }
+}
+
+/// A call that may lock groups. Dropping it lets go of what it holds itself.
+pub(crate) struct Locking<'a> {
+    pub(crate) locks: &'a GroupLocks,
+    pub(crate) call: u64,
+}
+
+impl Drop for Locking<'_> {
+    fn drop(&mut self) {
+        self.locks.finish(self.call);
     }
 }

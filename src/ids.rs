@@ -89,6 +89,12 @@ impl SideId {
         self.conversation * 2 + u64::from(self.role == Role::Target)
     }
 
+    /// The other end.
+    #[must_use]
+    pub fn far(self) -> Self {
+        Self { role: self.role.other(), ..self }
+    }
+
     /// From the number that stands in keys.
     pub fn from_number(number: u64) -> Self {
         let role = if number.is_multiple_of(2) { Role::Initiator } else { Role::Target };

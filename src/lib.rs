@@ -56,6 +56,7 @@
 //!     clock: Rc::new(NoTime),
 //!     timer: Rc::new(NoTime),
 //!     ids: Rc::new(Fixed),
+//!     locks: None,
 //!     spawn: Rc::new(move |task| spawner.spawn_local_obj(task.into()).expect("the pool runs")),
 //!     wake: Rc::new(|_| {}),
 //! };
@@ -95,6 +96,7 @@ pub mod conversation;
 mod core;
 pub mod definitions;
 mod driver;
+mod due;
 pub mod error;
 mod flush;
 mod group;
@@ -104,11 +106,14 @@ mod map;
 mod membership;
 pub mod message;
 mod notice;
+mod poller;
 mod queue;
 mod reading;
 mod reads;
 mod record;
+mod reuse;
 mod rows;
+mod stop;
 pub mod store;
 mod sweep;
 mod transaction;
@@ -116,6 +121,7 @@ mod turn;
 mod verbs;
 mod views;
 mod visible;
+mod waiting;
 #[cfg(target_arch = "wasm32")]
 pub mod wasm;
 #[cfg(target_arch = "wasm32")]
@@ -127,10 +133,12 @@ pub use audit::audit;
 pub use broker::{Broker, LOCK_TIMEOUT};
 pub use commit::Cancelled;
 pub use core::{Host, Listener};
+pub use group::{Guard, Locks};
 pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
 pub use transaction::Transaction;
 pub use verbs::{
     BeginDialog, ConversationInfo, Destination, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
+    TimerOptions,
 };
 pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

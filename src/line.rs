@@ -1,30 +1,47 @@
-//! Who is first in line in a queue: the highest priority, then who has waited longest, among the groups that nobody else holds.
+//! Who is next in line in a queue: the highest priority, then who has waited longest, among the groups that nobody else holds.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::error::Error;
 use crate::ids::SideId;
+use crate::message::count;
 use crate::reading::{first_order, readable};
-use crate::store::{Bound, StoreName};
+use crate::stop::{Outcome, pass_over};
+use crate::store::{Bound, Key, Range, StoreName};
 use crate::turn::Turn;
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// Turns are read in pages of this size.
 const PAGE: u32 = 16;
 
+/// Sides whose rows come together, and why others can't be read.
+#[derive(Debug, Default)]
+pub(crate) struct Sides {
+    pub(crate) sides: Vec<SideId>,
+    pub(crate) problem: Option<Error>,
+}
+
+impl From<SideId> for Sides {
+    fn from(side: SideId) -> Self {
+        Self { sides: vec![side], problem: None }
+    }
+}
+
 /// The members of a group that have something to receive, the higher priority first.
-pub(crate) fn members_in_line(work: &mut Work<'_>, queue: u32, group: &str) -> Outcome<Vec<SideId>> {
-    let turns = work.read_range(StoreName::Turns, Turn::of_group(queue, group), None, Turn::read)?;
+pub(crate) fn members_in_line(work: &mut Work<'_>, queue: u32, group: &str) -> Outcome<Sides> {
+    let Page { turns, mut problem, .. } = read_turns(work, Turn::of_group(queue, group), None)?;
     let mut turns = VecDeque::from(turns);
     // What the transaction itself has put into other groups is still stored in its old one.
     let moved = if work.is_view() { work.changes.moved() } else { Vec::new() };
     for id in moved {
         turns.retain(|turn| turn.side != id);
-        let turn = work.stored(id.conversation)?.and_then(|conversation| Turn::of(&conversation, id, queue));
+        let conversation = pass_over(work.stored(id.conversation), &mut problem)?.flatten();
+        let turn = conversation.and_then(|conversation| Turn::of(&conversation, id, queue));
         turn.filter(|turn| *turn.group == *group).into_iter().for_each(|turn| put(&mut turns, turn));
     }
     work.need(turns.iter().map(|turn| turn.side.conversation), [])?;
-    Ok(turns.iter().map(|turn| turn.side).collect())
+    Ok(Sides { sides: turns.iter().map(|turn| turn.side).collect(), problem })
 }
 
 /// Puts a turn where it belongs.
@@ -34,32 +51,43 @@ fn put(turns: &mut VecDeque<Turn>, turn: Turn) {
     turns.insert(position, turn);
 }
 
-/// The turns of a queue in their order, page by page.
+/// The turns of a queue in their order, page by page. What can't be read is passed over.
 #[derive(Debug)]
 pub(crate) struct Line {
     queue: u32,
     turns: VecDeque<Turn>,
-    /// The last turn that was read, and whether more may follow.
-    last: Option<Turn>,
+    /// The key of the last turn that was read, and whether none follows.
+    last: Option<Key>,
     is_complete: bool,
+    /// Groups that the transaction holds already are passed over.
+    only_new: bool,
+    /// Why the first that was passed over could not be read.
+    pub(crate) problem: Option<Error>,
 }
 
 impl Line {
     pub(crate) fn of(queue: u32) -> Self {
-        Self { queue, turns: VecDeque::new(), last: None, is_complete: false }
+        Self { queue, turns: VecDeque::new(), last: None, is_complete: false, only_new: false, problem: None }
     }
 
-    /// The first whose group can be had and which has something to receive. A transaction holds the group from here on.
-    pub(crate) fn first(&mut self, work: &mut Work<'_>) -> Outcome<Option<Turn>> {
+    /// The same without the groups that the transaction holds already.
+    pub(crate) fn of_others(mut self) -> Self {
+        self.only_new = true;
+        self
+    }
+
+    /// The next whose group can be had and which has something to receive.
+    pub(crate) fn next(&mut self, work: &mut Work<'_>) -> Outcome<Option<Turn>> {
         loop {
             if self.turns.is_empty() && !self.read_page(work)? {
                 return Ok(None);
             }
-            let Some(turn) = self.turns.pop_front() else { return Ok(None) };
-            if !work.is_free(&turn.group) {
+            let Some(turn) = self.turns.pop_front() else { continue };
+            if !work.is_free(&turn.group) || (self.only_new && work.holds(&turn.group)) {
                 continue;
             }
-            let Some(conversation) = work.stored(turn.side.conversation)? else { continue };
+            let conversation = pass_over(work.stored(turn.side.conversation), &mut self.problem)?.flatten();
+            let Some(conversation) = conversation else { continue };
             // The transaction itself may have moved it.
             let Some(side) = conversation.side(turn.side.role) else { continue };
             let turn = Turn { group: conversation.group(turn.side.role), is_shared: side.group.is_some(), ..turn };
@@ -72,15 +100,14 @@ impl Line {
             // The order in a key is a lower bound. It matters only if another of the same priority may have waited longer.
             let rival = self.turns.front().filter(|rival| rival.priority == turn.priority).map(|rival| rival.order);
             if let Some(rival) = rival {
-                let order = first_order(work, &conversation, turn.side)?;
+                let order = first_order(work, &conversation, turn.side);
+                let Some(order) = pass_over(order, &mut self.problem)? else { continue };
                 if order > rival {
                     self.step_back(work, turn, order)?;
                     continue;
                 }
             }
-            if work.try_lock(&turn.group) {
-                return Ok(Some(turn));
-            }
+            return Ok(Some(turn));
         }
     }
 
@@ -105,25 +132,59 @@ impl Line {
             return Ok(false);
         }
         let version = work.queue(self.queue)?.turns;
-        let known =
-            if self.last.is_none() && !work.is_view() { work.core.heads.get(self.queue, version) } else { None };
-        let page = match known {
-            Some(page) => page,
-            None => {
-                let mut range = Turn::of_queue(self.queue);
-                if let Some(last) = &self.last {
-                    range.lower = Bound::Excluding(last.key());
-                }
-                let page = Rc::new(work.read_range(StoreName::Turns, range, Some(PAGE), Turn::read)?);
-                if self.last.is_none() && !work.is_view() {
-                    work.core.heads.put(self.queue, version, Rc::clone(&page));
-                }
-                page
-            }
-        };
-        self.is_complete = crate::message::count(page.len()) < u64::from(PAGE);
-        self.last = page.last().cloned();
-        self.turns.extend(page.iter().cloned());
-        Ok(!page.is_empty())
+        let is_first = self.last.is_none() && !work.is_view();
+        if let Some(turns) = is_first.then(|| work.core.heads.get(self.queue, version)).flatten() {
+            self.is_complete = count(turns.len()) < u64::from(PAGE);
+            self.last = turns.last().map(Turn::key);
+            self.turns.extend(turns.iter().cloned());
+            return Ok(true);
+        }
+        let mut range = Turn::of_queue(self.queue);
+        if let Some(last) = &self.last {
+            range.lower = Bound::Excluding(last.clone());
+        }
+        let page = read_turns(work, range, Some(PAGE))?;
+        (self.is_complete, self.last) = (page.count < u64::from(PAGE), page.last);
+        match page.problem {
+            Some(problem) => _ = self.problem.get_or_insert(problem),
+            None if is_first => work.core.heads.put(self.queue, version, Rc::new(page.turns.clone())),
+            None => {}
+        }
+        self.turns.extend(page.turns);
+        Ok(true)
     }
+}
+
+/// Turns that were read together.
+#[derive(Debug)]
+struct Page {
+    turns: Vec<Turn>,
+    /// How many records there were, and the key of the last.
+    count: u64,
+    last: Option<Key>,
+    /// Why the first of those that are left out can't be read.
+    problem: Option<Error>,
+}
+
+/// Reads turns to receive, as far as they can be read.
+fn read_turns(work: &mut Work<'_>, range: Range, limit: Option<u32>) -> Outcome<Page> {
+    let records = work.get_range(StoreName::Turns, range.clone(), limit)?.to_vec();
+    let mut page =
+        Page { turns: Vec::with_capacity(records.len()), count: count(records.len()), last: None, problem: None };
+    for (index, record) in records.iter().enumerate() {
+        match Turn::read(record) {
+            Ok(turn) => page.turns.push(turn),
+            Err(problem) => {
+                // Only the store knows the key of such a record.
+                let keys = work.get_keys(StoreName::Turns, range.clone(), limit)?;
+                page.last = keys.last().and_then(Key::from_value);
+                let key = keys.get(index).and_then(Key::from_value).unwrap_or(Key::Number(-1.0));
+                pass_over::<()>(Err(problem.at(StoreName::Turns, &key).into()), &mut page.problem)?;
+            }
+        }
+    }
+    if page.problem.is_none() {
+        page.last = page.turns.last().map(Turn::key);
+    }
+    Ok(page)
 }

@@ -114,8 +114,8 @@ impl<K: Ord, V> Map<K, V> {
         if from < to { self.0.drain(from..to).collect() } else { Vec::new() }
     }
 
-    pub(crate) fn for_each(&mut self, change: impl Fn(&mut V)) {
-        self.0.iter_mut().for_each(|(_, value)| change(value));
+    pub(crate) fn for_each(&mut self, change: impl FnMut(&mut V)) {
+        self.0.iter_mut().map(|(_, value)| value).for_each(change);
     }
 
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {

@@ -9,8 +9,9 @@ use crate::conversation::Conversation;
 use crate::error::Result;
 use crate::ids::{Decoded, Role, SideId};
 use crate::record::{Fields, Read, Unreadable, float};
+use crate::stop::{Outcome, pass_over};
 use crate::store::{Change, Key, Range, StoreName};
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 pub(crate) fn member_key(group: &str, side: SideId) -> Key {
     Key::list(["g".into(), group.into(), float(side.number()).into()])
@@ -105,26 +106,36 @@ fn read_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> Outcome
     Ok(sides)
 }
 
-/// Some conversation of a group: the one whose own group it is, or one that was put into it.
+/// The side that is alone in its own group, as the store has it: a transaction may have put another one beside it already.
+pub(crate) fn stored_alone(work: &mut Work<'_>, group: &str) -> Outcome<Option<SideId>> {
+    let Some(own) = Decoded::parse(group).filter(|own| own.is_group) else { return Ok(None) };
+    // One that can't be read was passed over for another member.
+    let conversation = pass_over(work.stored(own.side.conversation), &mut None)?.flatten();
+    Ok(conversation.filter(|conversation| is_alone(conversation, own)).map(|_| own.side))
+}
+
+/// Whether a side is in its own group, and none else.
+fn is_alone(conversation: &Conversation, own: Decoded) -> bool {
+    conversation.bits == own.bits && conversation.side(own.side.role).is_some_and(|side| side.group.is_none())
+}
+
+/// Some conversation of a group that can be read: the one whose own group it is, or one that was put into it.
 pub(crate) fn any_member(work: &mut Work<'_>, group: &str) -> Outcome<Option<(Box<Conversation>, Role)>> {
-    if let Some(decoded) = Decoded::parse(group).filter(|decoded| decoded.is_group) {
-        let role = decoded.side.role;
-        let conversation = work.conversation(decoded.side.conversation)?;
-        let is_alone = |conversation: &Conversation| {
-            conversation.bits == decoded.bits && conversation.side(role).is_some_and(|side| side.group.is_none())
-        };
-        if let Some(conversation) = conversation.filter(|conversation| is_alone(conversation)) {
-            return Ok(Some((conversation, role)));
+    let mut problem = None;
+    if let Some(own) = Decoded::parse(group).filter(|own| own.is_group) {
+        let conversation = pass_over(work.conversation(own.side.conversation), &mut problem)?.flatten();
+        if let Some(conversation) = conversation.filter(|conversation| is_alone(conversation, own)) {
+            return Ok(Some((conversation, own.side.role)));
         }
     }
     for side in some_members(work, group)? {
-        if let Some(conversation) = work.conversation(side.conversation)?
+        if let Some(conversation) = pass_over(work.conversation(side.conversation), &mut problem)?.flatten()
             && conversation.side(side.role).is_some()
         {
             return Ok(Some((conversation, side.role)));
         }
     }
-    Ok(None)
+    problem.map_or(Ok(None), |problem| Err(problem.into()))
 }
 
 /// What a group knows.

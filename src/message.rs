@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use num_traits::ToPrimitive;
 use uuid::Uuid;
 
 use crate::body::{Body, Part, Value};
@@ -290,7 +291,7 @@ impl Run {
                 .into_iter()
                 .find(|known| known.number() == class)
                 .ok_or(Unreadable::Field("an unknown class"))?,
-            service: record.field("s").number().and_then(|number| num_traits::ToPrimitive::to_u32(&number)),
+            service: record.field("s").number().and_then(|number| number.to_u32()),
             last: head.number()?,
             count: usize::try_from(head.number()?).map_err(|_| Unreadable::Field("a count is too large"))?,
             sequence: head.number()?,
@@ -323,6 +324,17 @@ impl Run {
 /// The key of the run, or of the large body, with this last number.
 pub(crate) fn key(side: SideId, class: Class, last: u64) -> Key {
     Key::list([record::float(side.number()).into(), class.number().into(), record::float(last).into()])
+}
+
+/// Whose run a key is of.
+pub(crate) fn side_of(key: &Key) -> Option<SideId> {
+    match key {
+        Key::List(parts) => match parts.first()? {
+            Key::Number(number) => number.to_u64().map(SideId::from_number),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Every key of a side.

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::body::Value;
+use crate::clock::Instant;
 
 /// What a commit touched. Every open broker of the origin hears it once.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,12 +20,14 @@ pub struct Notice {
     pub transmission: bool,
     /// The archive changed.
     pub archive: bool,
-    /// Endpoints by handle, and their new state; "" for one that is gone.
+    /// Endpoints by handle, and their new state; CD for one that is gone: it is finished.
     pub states: Vec<(Rc<str>, &'static str)>,
     /// Messages that went nowhere.
     pub dropped: Vec<Dropped>,
     /// Queues that were switched off.
     pub disabled: Vec<(Rc<str>, &'static str)>,
+    /// The earliest time at which something new is due: the pollers of all contexts want to know.
+    pub due: Option<Instant>,
 }
 
 /// A message that went nowhere, and why.
@@ -49,6 +52,11 @@ impl Notice {
         }
     }
 
+    /// Something is due at a time.
+    pub(crate) fn expect(&mut self, at: Instant) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
     /// Adds what another commit tells.
     pub fn merge(&mut self, other: &Self) {
         other.queues.iter().for_each(|queue| self.touch(queue));
@@ -60,6 +68,7 @@ impl Notice {
         self.states.extend(other.states.iter().cloned());
         self.dropped.extend(other.dropped.iter().cloned());
         self.disabled.extend(other.disabled.iter().cloned());
+        other.due.into_iter().for_each(|at| self.expect(at));
     }
 
     /// Whether there is nothing to tell.

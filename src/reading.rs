@@ -10,11 +10,13 @@ use crate::error::{Error, Result};
 use crate::ids::SideId;
 use crate::message::{self, Class, Run, Status, count};
 use crate::rows::{Owner, Rows};
+use crate::stop::{Outcome, Stop};
 use crate::store::{Key, StoreName, Tx};
 use crate::verbs::{Take, TakenRun};
-use crate::work::{Outcome, Stop, Work};
+use crate::work::Work;
 
-/// The most bytes of bodies that RECEIVE gives; one larger row comes alone.
+/// The most rows, and bytes of bodies, that RECEIVE gives without `top`; one larger row comes alone.
+const ROWS: u64 = 10_000;
 const BYTES: f64 = 67_108_864.0;
 /// The most runs that are read at once.
 const RUNS: u64 = 2_048;
@@ -30,8 +32,10 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    pub(crate) fn new(rows: u64) -> Self {
-        Self { rows, bytes: BYTES, is_untouched: true }
+    /// `top`: so many rows, whatever their size.
+    pub(crate) fn new(top: Option<u64>) -> Self {
+        let (rows, bytes) = top.map_or((ROWS, BYTES), |top| (top, f64::INFINITY));
+        Self { rows, bytes, is_untouched: true }
     }
 
     pub(crate) fn is_used_up(&self) -> bool {
@@ -78,6 +82,10 @@ pub(crate) fn readable(work: &Work<'_>, conversation: &Conversation, id: SideId)
 
 /// The order of the oldest unread row.
 pub(crate) fn first_order(work: &mut Work<'_>, conversation: &Conversation, id: SideId) -> Outcome<u64> {
+    find_first_order(work, conversation, id).map_err(|stop| stop.about(&conversation.handle(id.role)))
+}
+
+fn find_first_order(work: &mut Work<'_>, conversation: &Conversation, id: SideId) -> Outcome<u64> {
     let Some(readable) = readable(work, conversation, id) else { return Ok(END) };
     let mut first = END;
     if readable.from < readable.to {
@@ -93,7 +101,7 @@ pub(crate) fn first_order(work: &mut Work<'_>, conversation: &Conversation, id: 
     Ok(first)
 }
 
-/// Reads what can be received of a side, as far as the allowance goes. Nothing changes by it.
+/// Reads what can be received of a side, as far as the allowance goes and up to what can't be read. Nothing changes by it.
 pub(crate) fn read_rows(
     work: &mut Work<'_>,
     conversation: &Conversation,
@@ -103,8 +111,7 @@ pub(crate) fn read_rows(
     rows: &mut Vec<Rows>,
 ) -> Outcome<Option<Take>> {
     let Some(readable) = readable(work, conversation, id) else { return Ok(None) };
-    let (fence, runs, unread) =
-        conversation.side(id.role).map_or((0, 0, 0), |side| (side.fence, side.runs, side.unread_in_sequence()));
+    let fence = conversation.side(id.role).map_or(0, |side| side.fence);
     let mut take = Take {
         side: id,
         group: Rc::clone(&owner.group_id),
@@ -114,15 +121,35 @@ pub(crate) fn read_rows(
         system: Vec::new(),
         runs: Vec::new(),
     };
-    for (kind, number) in readable.system {
+    match fill(work, conversation, &readable, owner, allowance, &mut take, rows) {
+        // What comes before it can be had: it stops who comes next.
+        Err(Stop::Failed(_)) if take.count() > 0 => {}
+        outcome => outcome.map_err(|stop| stop.about(&owner.handle))?,
+    }
+    Ok(Some(take).filter(|take| take.count() > 0))
+}
+
+fn fill(
+    work: &mut Work<'_>,
+    conversation: &Conversation,
+    readable: &Readable,
+    owner: &Owner,
+    allowance: &mut Allowance,
+    take: &mut Take,
+    rows: &mut Vec<Rows>,
+) -> Outcome<()> {
+    let id = take.side;
+    for (kind, number) in readable.system.iter().copied() {
         let run = read_system(work, id, number)?;
         if !allowance.take(run.size) {
-            return Ok(Some(take).filter(|take| take.count() > 0));
+            return Ok(());
         }
         take.system.push((kind, number));
-        rows.push(Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived));
+        let row = Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived);
+        rows.push(put_large_bodies(work, &run, 0, run.count, row)?);
     }
 
+    let (runs, unread) = conversation.side(id.role).map_or((0, 0), |side| (side.runs, side.unread_in_sequence()));
     let mut ahead = VecDeque::new();
     while take.to < readable.to && !allowance.is_used_up() {
         let run = match work.core.runs.get(id, take.to).or_else(|| ahead.pop_front()) {
@@ -155,7 +182,7 @@ pub(crate) fn read_rows(
             work.core.runs.put(run);
         }
     }
-    Ok(Some(take).filter(|take| take.count() > 0))
+    Ok(())
 }
 
 /// Puts the large bodies of rows `from` to `to` of a run into their places.
@@ -206,11 +233,16 @@ impl Run {
     }
 }
 
-/// Runs of received rows, from the one that holds number `from`.
+/// Runs of received rows, from the one that holds number `from`, up to one that can't be read.
 fn read_runs(work: &mut Work<'_>, id: SideId, from: u64, limit: u64) -> Outcome<VecDeque<Rc<Run>>> {
     let range = message::keys_between(id, Class::Received, from, END);
-    let runs = work.read_range(StoreName::Messages, range, limit.to_u32(), Run::read)?;
-    Ok(runs.into_iter().map(Rc::new).collect())
+    let records = work.get_range(StoreName::Messages, range.clone(), limit.to_u32())?;
+    let runs: VecDeque<_> = records.iter().map_while(|record| Run::read(record).ok()).map(Rc::new).collect();
+    if runs.is_empty() {
+        // The first can't be read, or there is none.
+        work.read_range(StoreName::Messages, range, limit.to_u32(), Run::read)?;
+    }
+    Ok(runs)
 }
 
 fn read_system(work: &mut Work<'_>, id: SideId, number: u64) -> Outcome<Run> {

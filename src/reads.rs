@@ -13,8 +13,8 @@ use crate::ids::Role;
 use crate::message::count;
 use crate::queue::Queue;
 use crate::record::{float, value};
+use crate::stop::{Outcome, Stop};
 use crate::store::{Bound, Direction, Key, Range, Source, StoreName, Tx};
-use crate::work::{Outcome, Stop};
 
 /// So many conversations are worth a ranged read.
 const MANY: usize = 8;
@@ -27,7 +27,7 @@ pub(crate) enum Request {
     Get(StoreName, Key),
     Range(Source, Range, Option<u32>, Direction),
     /// Primary keys, as values.
-    Keys(StoreName, Range),
+    Keys(StoreName, Range, Option<u32>),
     /// The numbers of a service's sides. There is no index: every conversation is looked at.
     Sides(u32),
 }
@@ -82,7 +82,7 @@ impl Reads {
         let mut conversations = std::mem::take(&mut self.conversations);
         if conversations.len() >= MANY {
             read_neighbours(tx, &conversations, changes).await?;
-            conversations.retain(|number| !changes.conversations.contains_key(number));
+            conversations.retain(|number| !changes.has_read(*number));
         }
         let queues = std::mem::take(&mut self.queues);
         let requests = std::mem::take(&mut self.requests);
@@ -92,8 +92,7 @@ impl Reads {
         let mut answers = try_join_all(all.iter().map(|request| ask(tx, request))).await?.into_iter();
         for number in &conversations {
             let record = answers.next().and_then(|answer| answer.first().cloned());
-            let conversation = record.map(|record| Conversation::from_record(*number, &record)).transpose()?;
-            changes.conversations.insert(*number, Cached::read(conversation));
+            changes.read_conversation(*number, record.as_ref());
         }
         for number in &queues {
             let record = answers.next().and_then(|answer| answer.first().cloned());
@@ -111,7 +110,9 @@ async fn ask(tx: &Tx, request: &Request) -> Result<Vec<Value>> {
     match request {
         Request::Get(store, key) => Ok(tx.get(*store, key).await?.into_iter().collect()),
         Request::Range(source, range, limit, direction) => tx.get_range(*source, range, *limit, *direction).await,
-        Request::Keys(store, range) => Ok(tx.get_keys(*store, range, None).await?.iter().map(Key::to_value).collect()),
+        Request::Keys(store, range, limit) => {
+            Ok(tx.get_keys(*store, range, *limit).await?.iter().map(Key::to_value).collect())
+        }
         Request::Sides(service) => sides_of(tx, *service).await,
     }
 }
@@ -146,8 +147,8 @@ async fn read_neighbours(tx: &Tx, numbers: &[u64], changes: &mut Changes) -> Res
     for record in tx.get_range(StoreName::Conversations, &range, None, Direction::Forward).await? {
         // One that does not say which it is is read again by its number, and named by it.
         let Some(number) = record.item(1).number().and_then(|number| number.to_u64()) else { continue };
-        if !changes.conversations.contains_key(&number) {
-            changes.conversations.insert(number, Cached::read(Some(Conversation::from_record(number, &record)?)));
+        if !changes.has_read(number) {
+            changes.read_conversation(number, Some(&record));
         }
     }
     Ok(())

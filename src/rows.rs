@@ -156,11 +156,11 @@ impl Rows {
     }
 }
 
-/// System message types are in no catalog: Error has a body of its own making, the others have none.
+/// System message types are in no catalog: Error has a body of its own making, EndDialog none, and DialogTimer what the application gave.
 fn system_validation(message_type: &str) -> &'static str {
     match message_type {
         system::ERROR => "J",
-        system::END_DIALOG | system::DIALOG_TIMER => "E",
+        system::END_DIALOG => "E",
         _ => "N",
     }
 }

@@ -11,21 +11,23 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 
 use crate::body::Body;
-use crate::call::{Call, unexpected, wait_for_group};
+use crate::call::{Call, unexpected, with_groups};
 use crate::changes::Changes;
-use crate::commit::RELOADS;
+use crate::commit::Cancelled;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::reads::Reads;
 use crate::rows::Rows;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
 use crate::verbs::{
-    Answer, BeginDialog, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
-    ReceiveOptions, Send, Verb,
+    Answer, BeginDialog, BeginTimer, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
+    ReceiveOptions, Send, TimerOptions, Verb,
 };
 use crate::views::SCOPE as VIEWED;
-use crate::work::{Outcome, Purpose, Stop};
+use crate::waiting::wait_for;
+use crate::work::Purpose;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -38,7 +40,7 @@ enum Phase {
 
 /// A unit of work of the application. Dropping it rolls it back.
 pub struct Transaction {
-    core: Rc<Core>,
+    pub(crate) core: Rc<Core>,
     lock_timeout: f64,
     number: u64,
     phase: Cell<Phase>,
@@ -89,8 +91,8 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn begin_dialog(&self, options: BeginDialog) -> Result<ConversationInfo> {
-        match self.call(Call::Begin(options)).await? {
-            Answer::Conversation(conversation) => Ok(conversation),
+        match self.call(Call::Begin(options), None).await? {
+            Answer::Conversation(conversation) | Answer::Reused(conversation) => Ok(conversation),
             _ => Err(unexpected()),
         }
     }
@@ -103,18 +105,44 @@ impl Transaction {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Call::Verb(Verb::Send(Send { to, messages }))).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages, validated_by: None })), None).await.map(drop)
     }
 
-    /// `RECEIVE`, without waiting. The group is held until the transaction ends; a rollback makes the rows ready again.
+    /// `RECEIVE`. The group is held until the transaction ends; a rollback makes the rows ready again.
     ///
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn receive(&self, queue: &str, options: ReceiveOptions) -> Result<Vec<Rows>> {
-        match self.call(Call::Verb(Verb::Receive(queue.into(), options))).await? {
+        match self.call(Call::Verb(Verb::Receive(queue.into(), options)), None).await? {
             Answer::Received(rows, _) => Ok(rows),
             _ => Err(unexpected()),
         }
+    }
+
+    /// `GET CONVERSATION GROUP`: the next group of a queue that has something to receive and that nobody holds. It is held until the
+    /// transaction ends. `None`: there is none, or none came within `timeout` milliseconds.
+    ///
+    /// # Errors
+    /// `QueueNotFound`, `QueueDisabled`, `TransactionClosed`.
+    pub async fn get_conversation_group(&self, queue: &str, timeout: Option<f64>) -> Result<Option<Rc<str>>> {
+        match self.call(Call::Verb(Verb::GetConversationGroup(queue.into(), timeout)), None).await? {
+            Answer::Group(group) => Ok(group),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// `BEGIN CONVERSATION TIMER`. The time counts from the call; the group is held until the transaction ends.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        options: TimerOptions,
+    ) -> Result<()> {
+        let timer = BeginTimer::new(&self.core.host, handle, timeout, options);
+        self.call(Call::Verb(Verb::BeginTimer(timer)), None).await.map(drop)
     }
 
     /// `END CONVERSATION`.
@@ -122,7 +150,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn end_conversation(&self, handle: &str, options: EndOptions) -> Result<EndResult> {
-        match self.call(Call::Verb(Verb::End(End { handle: handle.into(), options }))).await? {
+        match self.call(Call::Verb(Verb::End(End { handle: handle.into(), options })), None).await? {
             Answer::Ended(result) => Ok(result),
             _ => Err(unexpected()),
         }
@@ -133,7 +161,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn move_conversation(&self, handle: &str, to: Destination) -> Result<()> {
-        self.call(Call::Verb(Verb::Move(Move { handle: handle.into(), to }))).await.map(drop)
+        self.call(Call::Verb(Verb::Move(Move { handle: handle.into(), to })), None).await.map(drop)
     }
 
     /// What a group knows, with what this transaction has set.
@@ -141,7 +169,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn get_group_state(&self, group: &str) -> Result<Option<Body>> {
-        match self.call(Call::Verb(Verb::GetGroupState(group.into()))).await? {
+        match self.call(Call::Verb(Verb::GetGroupState(group.into())), None).await? {
             Answer::GroupState(state) => Ok(state),
             _ => Err(unexpected()),
         }
@@ -152,7 +180,7 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn set_group_state(&self, group: &str, state: Body) -> Result<()> {
-        self.call(Call::Verb(Verb::SetGroupState(group.into(), state))).await.map(drop)
+        self.call(Call::Verb(Verb::SetGroupState(group.into(), state)), None).await.map(drop)
     }
 
     /// Commits everything in one storage transaction and resolves after it is complete. Calls that are under way are waited for.
@@ -167,7 +195,7 @@ impl Transaction {
             Ok(())
         } else {
             self.core
-                .commit(Rc::new(Verb::All(state.done)), Purpose::CommitOf(self.number), None)
+                .commit(Rc::new(Verb::All(state.done)), Purpose::CommitOf(self.number), 0, None)
                 .await
                 .map(drop)
                 .map_err(Error::from)
@@ -188,6 +216,11 @@ impl Transaction {
         }
     }
 
+    /// Lets a call that waits look whether it is still wanted.
+    pub fn nudge(&self) {
+        self.core.bell.ring_all();
+    }
+
     /// The broker is closed: rolls back, and later calls say so.
     pub(crate) fn close(&self) {
         if self.is_open() {
@@ -200,6 +233,7 @@ impl Transaction {
         self.phase.set(phase);
         self.state.take();
         self.core.locks.release(self.number);
+        self.core.bell.ring_all();
         self.waiting.take().into_iter().for_each(|waiter| _ = waiter.send(()));
     }
 
@@ -215,20 +249,36 @@ impl Transaction {
     }
 
     /// Checks a verb against what is committed and what the transaction has done, and keeps it for the commit.
-    pub(crate) async fn call(&self, call: Call) -> Result<Answer> {
+    pub(crate) async fn call(&self, call: Call, cancelled: Option<Cancelled>) -> Result<Answer> {
         self.check_open()?;
         let verb = Rc::new(call.verb(&self.core).await?);
         let mut state = self.borrow_state().await?;
-        let outcome = wait_for_group(&self.core, self.lock_timeout, async || {
-            self.check_open()?;
-            self.attempt(&verb, &mut state.changes).await
-        })
-        .await;
+        let locking = self.core.locking();
+        let call = locking.call;
+        let changes = &mut state.changes;
+        let mut attempt = async || {
+            with_groups(&self.core, self.lock_timeout, call, verb.guess_group(&self.core), async || {
+                self.check_open()?;
+                self.attempt(&verb, call, changes).await
+            })
+            .await
+        };
+        let outcome = match verb.wait() {
+            Some(mut wait) => {
+                // Whoever holds a group must not wait for ever for another: two might wait for each other.
+                if verb.names_a_group() && self.core.locks.holds_any(self.number) {
+                    wait.timeout = wait.timeout.min(self.lock_timeout);
+                }
+                wait_for(&self.core, call, &wait, cancelled.as_ref(), attempt).await
+            }
+            None => attempt().await,
+        };
+        drop(locking);
         match &outcome {
             Ok(Answer::Received(_, takes)) if takes.is_empty() => {}
             Ok(Answer::Received(_, takes)) => state.done.push(Rc::new(Verb::Take(takes.clone()))),
             Ok(Answer::Moved(understood)) => state.done.push(Rc::new(Verb::Move(understood.clone()))),
-            Ok(Answer::GroupState(_)) | Err(_) => {}
+            Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }
         let is_open = self.check_open();
@@ -236,28 +286,23 @@ impl Transaction {
         is_open.and(outcome)
     }
 
-    async fn attempt(&self, verb: &Rc<Verb>, changes: &mut Changes) -> Outcome<Answer> {
-        for _ in 0..RELOADS {
-            changes.forget_unchanged();
-            let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
-                self.core.check_database(tx).await?;
-                // What was read for an earlier call may have changed since.
-                let mut reads = Reads::default();
-                let mut driver = Driver {
-                    core: &self.core,
-                    tx,
-                    catalog: self.core.catalog(),
-                    reads: &mut reads,
-                    changes: &mut *changes,
-                };
-                driver.run(Purpose::View(self.number), |work| verb.run(work)).await
-            });
-            match attempt.await {
-                Err(Stop::Stale) => self.core.reload_catalog().await?,
-                outcome => return outcome,
+    async fn attempt(&self, verb: &Rc<Verb>, call: u64, changes: &mut Changes) -> Outcome<Answer> {
+        // What was read for an earlier call may have changed since.
+        changes.forget_unchanged();
+        let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
+            self.core.check_database(tx).await?;
+            let (catalog, mut reads) = (self.core.catalog(), Reads::default());
+            let mut driver = Driver { core: &self.core, tx, call, catalog, reads: &mut reads, changes };
+            let purpose = Purpose::View(self.number);
+            match driver.run(purpose, |work| verb.run(work)).await {
+                Err(Stop::Stale) => {
+                    driver.read_definitions().await?;
+                    driver.run(purpose, |work| verb.run(work)).await
+                }
+                outcome => outcome,
             }
-        }
-        Err(Stop::Stale)
+        });
+        attempt.await
     }
 
     /// One call after the other, in the order in which they were made.

@@ -17,50 +17,13 @@ use crate::conversation::{Conversation, State};
 use crate::core::Core;
 use crate::definitions::{Catalog, QueueDefinition};
 use crate::error::{Error, ErrorCode, Result};
+use crate::group::{Caller, Claim};
 use crate::ids::{Decoded, Role, SideId};
 use crate::queue::{Counters, Queue};
 use crate::reads::{Reads, Request};
 use crate::record::{Read, read_all};
+use crate::stop::{Outcome, Stop};
 use crate::store::{Change, Direction, Key, Range, Source, StoreName};
-
-/// Why a verb stopped.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// It is refused, or the storage failed.
-    Failed(Error),
-    /// It needs what has not been read yet.
-    Missing,
-    /// It has to see in the store what the verbs before it did: they are handed over first.
-    Later,
-    /// The definitions have changed elsewhere: load them and begin again.
-    Stale,
-    /// Another transaction holds this group.
-    Held(Rc<str>),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<Stop> for Error {
-    /// For callers that neither wait nor begin again.
-    fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Failed(error) => error,
-            Stop::Stale | Stop::Later | Stop::Missing => Self::new(ErrorCode::Conflict, "The definitions changed again and again meanwhile. Try again."),
-            Stop::Held(group) => Self::new(
-                ErrorCode::GroupLocked,
-                format!("Another reader holds the conversation group {group}. Try again, or raise `lockTimeout` in openBroker."),
-            )
-            .with("group", &*group),
-        }
-    }
-}
-
-/// What a verb gives.
-pub(crate) type Outcome<T> = std::result::Result<T, Stop>;
 
 /// Why a unit of work runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +42,8 @@ pub(crate) struct Work<'a> {
     pub(crate) catalog: Rc<Catalog>,
     pub(crate) now: Instant,
     pub(crate) purpose: Purpose,
+    /// The call that the verb is run for.
+    pub(crate) call: u64,
     pub(crate) reads: &'a mut Reads,
     pub(crate) changes: &'a mut Changes,
 }
@@ -107,15 +72,15 @@ impl Work<'_> {
         match read_all(self.get_range(store, range.clone(), limit)?, read) {
             Ok(found) => Ok(found),
             Err((index, problem)) => {
-                let key = self.get_keys(store, range)?.get(index).and_then(Key::from_value);
+                let key = self.get_keys(store, range, limit)?.get(index).and_then(Key::from_value);
                 Err(problem.at(store, &key.unwrap_or(Key::Number(-1.0))).into())
             }
         }
     }
 
-    /// The keys of a range of a store.
-    pub(crate) fn get_keys(&mut self, store: StoreName, range: Range) -> Outcome<&[Value]> {
-        self.reads.answer(Request::Keys(store, range))
+    /// The keys of a range of a store, in their order.
+    pub(crate) fn get_keys(&mut self, store: StoreName, range: Range, limit: Option<u32>) -> Outcome<&[Value]> {
+        self.reads.answer(Request::Keys(store, range, limit))
     }
 
     /// The sides of a service, as they are stored. Takes a time that grows with the number of all conversations.
@@ -124,7 +89,7 @@ impl Work<'_> {
         Ok(numbers.filter_map(|number| number.to_u64()).map(SideId::from_number).collect())
     }
 
-    /// Stops unless all of these have been read: for what will be needed anyway.
+    /// Stops unless all of these have been read: for what will be needed anyway. One that can't be read is the trouble of who asks for it.
     pub(crate) fn need(
         &mut self,
         conversations: impl IntoIterator<Item = u64>,
@@ -132,7 +97,7 @@ impl Work<'_> {
     ) -> Outcome<()> {
         conversations
             .into_iter()
-            .filter(|number| !self.changes.conversations.contains_key(number))
+            .filter(|number| !self.changes.has_read(*number))
             .for_each(|number| self.reads.want_conversation(number));
         queues
             .into_iter()
@@ -144,6 +109,9 @@ impl Work<'_> {
     /// A conversation by its number.
     pub(crate) fn conversation(&mut self, number: u64) -> Outcome<Option<Box<Conversation>>> {
         self.need([number], [])?;
+        if let Some(error) = self.changes.unreadable.get(&number) {
+            return Err(error.clone().into());
+        }
         Ok(self.changes.conversations.get(&number).and_then(|cached| cached.current.clone()))
     }
 
@@ -172,7 +140,7 @@ impl Work<'_> {
     /// The same, or `None`.
     pub(crate) fn find(&mut self, handle: &str) -> Outcome<Option<(Box<Conversation>, Role)>> {
         let Some(decoded) = Decoded::parse(handle).filter(|decoded| !decoded.is_group) else { return Ok(None) };
-        let conversation = self.conversation(decoded.side.conversation)?;
+        let conversation = self.conversation(decoded.side.conversation).map_err(|stop| stop.about(handle))?;
         Ok(conversation
             .filter(|conversation| conversation.has(decoded))
             .map(|conversation| (conversation, decoded.side.role)))
@@ -230,23 +198,50 @@ impl Work<'_> {
 
     /// Refuses with [`Stop::Held`] when another transaction holds the group; takes it for this one otherwise.
     pub(crate) fn lock(&self, group: &Rc<str>) -> Outcome<()> {
-        if self.try_lock(group) { Ok(()) } else { Err(Stop::Held(Rc::clone(group))) }
+        if self.try_lock(group)? { Ok(()) } else { Err(Stop::Held(Rc::clone(group))) }
+    }
+
+    /// Several groups, all or none: who held some and waited for another would keep others from them.
+    pub(crate) fn lock_all(&self, groups: &[&Rc<str>]) -> Outcome<()> {
+        if let Some(held) = groups.iter().find(|group| !self.is_free(group)) {
+            return Err(Stop::Held(Rc::clone(held)));
+        }
+        let is_commit = matches!(self.purpose, Purpose::CommitOf(_));
+        let wanted = |group: &&&Rc<str>| !is_commit && self.core.locks.is_wanted(group, self.caller());
+        if let Some(wanted) = groups.iter().find(wanted) {
+            return Err(Stop::Wanted(Rc::clone(wanted)));
+        }
+        groups.iter().try_for_each(|group| self.lock(group))
     }
 
     /// Whether the group is free, or ours already. A transaction takes it.
-    pub(crate) fn try_lock(&self, group: &Rc<str>) -> bool {
-        match self.purpose {
-            Purpose::Commit => !self.core.locks.is_locked(group),
-            Purpose::CommitOf(holder) | Purpose::View(holder) => self.core.locks.try_lock(group, holder),
+    pub(crate) fn try_lock(&self, group: &Rc<str>) -> Outcome<bool> {
+        if let Purpose::CommitOf(transaction) = self.purpose {
+            return Ok(self.core.locks.keep(group, transaction));
+        }
+        match self.core.locks.claim(group, self.caller()) {
+            Claim::Ours => Ok(true),
+            Claim::Held => Ok(false),
+            Claim::Wanted => Err(Stop::Wanted(Rc::clone(group))),
         }
     }
 
-    /// Whether the group is free, or ours already.
+    /// Whether the group is free, or ours already, as far as is known.
     pub(crate) fn is_free(&self, group: &Rc<str>) -> bool {
-        match self.purpose {
-            Purpose::Commit => !self.core.locks.is_locked(group),
-            Purpose::CommitOf(holder) | Purpose::View(holder) => self.core.locks.is_free(group, holder),
-        }
+        self.core.locks.is_free(group, self.caller())
+    }
+
+    /// Whether the transaction holds the group already.
+    pub(crate) fn holds(&self, group: &str) -> bool {
+        self.caller().transaction.is_some_and(|transaction| self.core.locks.is_held_by(group, transaction))
+    }
+
+    fn caller(&self) -> Caller {
+        let transaction = match self.purpose {
+            Purpose::Commit => None,
+            Purpose::CommitOf(transaction) | Purpose::View(transaction) => Some(transaction),
+        };
+        Caller { call: self.call, transaction }
     }
 
     /// Whether nothing will be written.
@@ -295,7 +290,8 @@ impl Work<'_> {
         }
         self.count(service, |counters| counters.moved(from, to))?;
         if from.is_some() {
-            self.changes.notice.states.push((conversation.handle(role), to.map_or("", State::letters)));
+            let to = to.unwrap_or(State::Closed);
+            self.changes.notice.states.push((conversation.handle(role), to.letters()));
         }
         Ok(())
     }

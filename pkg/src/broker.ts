@@ -1,8 +1,8 @@
 import { instant, text } from "./check.js";
 import { refuseClone } from "./conversation.js";
-import { closedError, openRaw, type Core } from "./core.js";
+import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
 import { normalise, queueOptions, serviceChange } from "./definitions.js";
-import { fromRaw, reading, rethrow } from "./errors.js";
+import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
 import { Line } from "./line.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
@@ -10,7 +10,7 @@ import { transact, type UnitOfWork } from "./transaction.js";
 import type { Broker, Transaction, Views } from "./types/broker.js";
 import type { Definitions, QueueOptions, ServiceChange } from "./types/definitions.js";
 import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
-import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions } from "./types/verbs.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import { VerbCalls } from "./verbs.js";
 import { ViewCalls } from "./views.js";
 
@@ -34,7 +34,7 @@ export class PocketBroker extends Target implements Broker {
     super();
     this.name = name;
     this.instanceId = raw.instanceId;
-    const core: Core = { name, raw, maxMessageBytes, validators: new Map(), storesBlobs: undefined, closed: undefined };
+    const core: Core = { name, raw, maxMessageBytes, validators: raw.validators, storesBlobs: undefined, closed: undefined };
     this.#core = core;
     this.#views = new ViewCalls(core, () => this.#verbs);
     this.#verbs = new VerbCalls({ core, line: this.#line, target: () => openRaw(core), views: this.#views, speaker: () => this.#verbs });
@@ -43,29 +43,29 @@ export class PocketBroker extends Target implements Broker {
 
   async define(definitions: Definitions): Promise<Broker> {
     const { raw, validators } = reading(() => normalise(definitions));
-    await openRaw(this.#core).define(raw).catch(rethrow);
+    await openRaw(this.#core).define(raw).catch(rethrowOf(this.#core));
     for (const [messageType, validator] of validators) this.#core.validators.set(messageType, validator);
     return this;
   }
 
   async alterQueue(name: string, options: QueueOptions): Promise<void> {
     const [queue, changes] = reading(() => [text(name, "name"), queueOptions(options, "options")] as const);
-    await openRaw(this.#core).alterQueue(queue, changes).catch(rethrow);
+    await openRaw(this.#core).alterQueue(queue, changes).catch(rethrowOf(this.#core));
   }
 
   async dropQueue(name: string): Promise<void> {
     const queue = reading(() => text(name, "name"));
-    await openRaw(this.#core).dropQueue(queue).catch(rethrow);
+    await openRaw(this.#core).dropQueue(queue).catch(rethrowOf(this.#core));
   }
 
   async alterService(name: string, change: ServiceChange): Promise<void> {
     const [service, changes] = reading(() => [text(name, "name"), serviceChange(change, "change")] as const);
-    await openRaw(this.#core).alterService(service, changes).catch(rethrow);
+    await openRaw(this.#core).alterService(service, changes).catch(rethrowOf(this.#core));
   }
 
   async dropService(name: string): Promise<void> {
     const service = reading(() => text(name, "name"));
-    await openRaw(this.#core).dropService(service).catch(rethrow);
+    await openRaw(this.#core).dropService(service).catch(rethrowOf(this.#core));
   }
 
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T> {
@@ -74,7 +74,11 @@ export class PocketBroker extends Target implements Broker {
 
   async purgeArchive(before: Date | number): Promise<number> {
     const time = reading(() => instant(before, "before"));
-    return openRaw(this.#core).purgeArchive(time).catch(rethrow);
+    return openRaw(this.#core).purgeArchive(time).catch(rethrowOf(this.#core));
+  }
+
+  async poll(): Promise<number> {
+    return openRaw(this.#core).poll().catch(rethrowOf(this.#core));
   }
 
   close(): Promise<void> {
@@ -126,6 +130,7 @@ export class PocketBroker extends Target implements Broker {
   send(to: any, messageType: string, body?: unknown, options?: SendOptions): Promise<any> { return this.#verbs.send(to, messageType, body, options); }
   sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> { return this.#verbs.sendMany(to, messages, options); }
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
+  beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void> { return this.#verbs.beginConversationTimer(conversation, timeout, options); }
   moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> { return this.#verbs.moveConversation(conversation, to); }
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> { return this.#verbs.endConversation(conversation, options); }
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> { return this.#verbs.getGroupState<T>(group); }

@@ -1,6 +1,6 @@
 import type { RawConversation } from "./raw.js";
 import type { ConversationEndpoint, Message } from "./types/messages.js";
-import type { Conversation, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions } from "./types/verbs.js";
+import type { Conversation, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
 import type { ViewCalls } from "./views.js";
 
@@ -27,6 +27,10 @@ export class SpokenConversation implements Omit<Conversation, "conversationId" |
 
   receive<B = any>(options?: Omit<ReceiveOptions, "conversation" | "group">): Promise<Message<B>[]> {
     return this.#verbs.receiveOwn<B>(this.handle, options);
+  }
+
+  beginTimer(timeout: number | null, options?: TimerOptions): Promise<void> {
+    return this.#verbs.beginConversationTimer(this.handle, timeout, options);
   }
 
   moveTo(group: GroupRef): Promise<void> {

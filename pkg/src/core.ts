@@ -1,4 +1,4 @@
-import { BrokerError } from "./errors.js";
+import { BrokerError, fromRaw } from "./errors.js";
 import type { CloseReason, RawBroker } from "./raw.js";
 import type { StandardSchemaV1 } from "./types/definitions.js";
 
@@ -7,7 +7,7 @@ export interface Core {
   readonly name: string;
   readonly raw: RawBroker;
   readonly maxMessageBytes: number;
-  /** The validators that this Broker was given, by message type. */
+  /** The validators that this context was given while the database is open in it, by message type. */
   readonly validators: Map<string, StandardSchemaV1>;
   /** Whether the store takes Blobs; undefined until a body has one. */
   storesBlobs: boolean | undefined;
@@ -25,6 +25,18 @@ const WHY: Readonly<Record<CloseReason, string>> = {
 export function closedError(core: Core): BrokerError {
   const reason = core.closed ?? "closed";
   return new BrokerError("Closed", `The broker ${JSON.stringify(core.name)} is closed: ${WHY[reason]}.`, { details: { reason } });
+}
+
+/** What a call of the broker rejects with: closed meanwhile, it says so as to later calls; an abort rejects with its reason, untouched. */
+export function reasonOf(core: Core, error: unknown, signal?: AbortSignal): unknown {
+  if (signal !== undefined && (error as { code?: unknown } | null)?.code === "Aborted") return signal.reason;
+  const failure = fromRaw(error);
+  return failure.code === "Closed" ? closedError(core) : failure;
+}
+
+/** The rejection handler of a call without a signal. */
+export function rethrowOf(core: Core): (error: unknown) => never {
+  return (error) => { throw reasonOf(core, error); };
 }
 
 /** The raw class, while the broker is open. */

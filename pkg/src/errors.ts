@@ -2,14 +2,19 @@ import type { BrokerErrorCode } from "./types/errors.js";
 
 /** What a {@link BrokerError} carries beside its code and text. */
 export interface BrokerErrorInit {
+  /** Default {}. */
   readonly details?: Record<string, any>;
+  /** Default false. */
   readonly retryable?: boolean;
+  /** Default: none. */
   readonly number?: number;
+  /** Default: none. */
   readonly cause?: unknown;
 }
 
 /** Every rejection of the package, except an abort (`signal.reason`) and what `work` of a transaction rejects with. */
 export class BrokerError extends Error {
+  /** What {@link isBrokerError} goes by, so that it works over realms and copies of the package. */
   declare readonly name: "BrokerError";
   /** What went wrong, for programs. */
   readonly code: BrokerErrorCode;
@@ -19,6 +24,7 @@ export class BrokerError extends Error {
   readonly retryable: boolean;
   /** SQL Server's number for the same condition, where there is one. */
   declare readonly number?: number;
+  /** What the browser, a validator or a getter of the caller's threw, where that was the cause. */
   declare readonly cause?: unknown;
 
   constructor(code: BrokerErrorCode, message: string, init: BrokerErrorInit = {}) {
@@ -71,12 +77,7 @@ export function fromRaw(error: unknown): BrokerError {
   return new BrokerError("StorageUnavailable", `The call failed in the browser (${text}). Try again, or open the broker again.`, { retryable: true, cause: error });
 }
 
-/** As {@link fromRaw} for a call that was given `signal`: an abort rejects with its reason, untouched. */
-export function reasonOf(error: unknown, signal: AbortSignal | undefined): unknown {
-  return signal !== undefined && (error as { code?: unknown } | null)?.code === "Aborted" ? signal.reason : fromRaw(error);
-}
-
-/** The rejection handler of a call without a signal. */
+/** The rejection handler of a call that no broker makes. */
 export function rethrow(error: unknown): never {
   throw fromRaw(error);
 }

@@ -27,4 +27,10 @@ export class Line {
   }
 }
 
+/** What a task waits for, when it is more than one thing; undefined when it is nothing. */
+export function together(ready: readonly (Promise<unknown> | undefined)[]): Promise<unknown> | undefined {
+  const waits = ready.filter((promise) => promise !== undefined);
+  return waits.length === 0 ? undefined : Promise.all(waits);
+}
+
 function nothing(): void {}

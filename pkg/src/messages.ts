@@ -3,13 +3,25 @@ import { unpack } from "./blobs.js";
 import type { Batch, RawEndpoint, RawTransmissionRow } from "./raw.js";
 import type { ConversationEndpoint, Message, TransmissionRow } from "./types/messages.js";
 
-/** A row's status: 0 retained received, 1 ready, 2 not yet complete, 3 retained sent. */
-export const MessageStatus = { RetainedReceived: 0, Ready: 1, NotYetComplete: 2, RetainedSent: 3 } as const;
+/** A row's status. */
+export const MessageStatus = {
+  /** Received, and kept until its side ENDs. */
+  RetainedReceived: 0,
+  /** Waits to be received. */
+  Ready: 1,
+  /** Something before it has not arrived yet. */
+  NotYetComplete: 2,
+  /** A copy of what was sent, kept until its side ENDs. */
+  RetainedSent: 3,
+} as const;
 
-/** The message types of the broker itself. The body of Error is { code, description }. */
+/** The message types of the broker itself. They can't be sent or defined. */
 export const SystemMessage = {
+  /** The far side has ended the conversation: end yours, too. No body. */
   EndDialog: "http://schemas.microsoft.com/SQL/ServiceBroker/EndDialog",
+  /** The far side has ended with an error, or the broker had to. The body is { code, description }; the broker's own codes are negative. */
   Error: "http://schemas.microsoft.com/SQL/ServiceBroker/Error",
+  /** A conversation timer was due. */
   DialogTimer: "http://schemas.microsoft.com/SQL/ServiceBroker/DialogTimer",
 } as const;
 

@@ -2,7 +2,7 @@ import { abortSignal, amount, describe, later, number, oneOf, options, text } fr
 import { PocketBroker } from "./broker.js";
 import { invalid, reading, rethrow } from "./errors.js";
 import { load } from "./load.js";
-import type { CloseReason, Notice, RawBroker } from "./raw.js";
+import type { CloseReason, Notice, RawBroker, RawOpenOptions } from "./raw.js";
 import type { Broker, Clock, OpenOptions } from "./types/broker.js";
 
 const DURABILITIES = ["strict", "relaxed"] as const;
@@ -39,7 +39,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
 
   let broker: PocketBroker | undefined;
   let closed: CloseReason | undefined;
-  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, ...(clock !== undefined && { now: clock }) },
+  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, ...clock },
     (notice: Notice) => broker?.noticed(notice),
     (reason: CloseReason) => {
       closed = reason;
@@ -80,15 +80,23 @@ function positive(value: unknown, argument: string): number {
   return value as number;
 }
 
-const clocks = new WeakMap<Clock, () => number>();
+type ClockFunctions = Pick<RawOpenOptions, "now" | "sleep">;
+const clocks = new WeakMap<Clock, ClockFunctions>();
 
-/** The clock as a function; the same one for the same clock, since brokers that share a connection must agree on it. */
-function readClock(value: unknown, argument: string): () => number {
+/** The clock as functions; the same ones for the same clock, since brokers that share a connection must agree on it. */
+function readClock(value: unknown, argument: string): ClockFunctions {
   const clock = value as Partial<Clock> | null;
   if (typeof clock !== "object" || typeof clock?.now !== "function") throw invalid(argument, `must be an object with a method now(), not ${describe(value)}`);
-  let now = clocks.get(clock as Clock);
-  if (now === undefined) clocks.set(clock as Clock, now = () => (clock as Clock).now());
-  return now;
+  const { sleep } = clock;
+  if (sleep !== undefined && typeof sleep !== "function") throw invalid(`${argument}.sleep`, `must be a function of milliseconds and an AbortSignal, not ${describe(sleep)}`);
+  let functions = clocks.get(clock as Clock);
+  if (functions === undefined) {
+    functions = { now: () => (clock as Clock).now() };
+    // In a microtask, outside of the wasm side; what it throws becomes a rejection.
+    if (sleep !== undefined) functions.sleep = async (ms, signal) => { await undefined; await sleep.call(clock, ms, signal); };
+    clocks.set(clock as Clock, functions);
+  }
+  return functions;
 }
 
 /** The promise, or the reason of an abort that comes first; `undo` is for what arrives after that. */

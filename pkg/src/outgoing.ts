@@ -1,6 +1,6 @@
 // The arguments of the verbs, read once at the call.
-import { abortSignal, describe, flag, isWellFormed, later, number, options, plain, text, whole } from "./check.js";
-import { BrokerError, invalid, notSupported } from "./errors.js";
+import { abortSignal, amount, describe, flag, isWellFormed, later, number, options, plain, text, whole } from "./check.js";
+import { BrokerError, invalid } from "./errors.js";
 import type { Headers, RawBeginDialog, RawEnd, RawReceive } from "./raw.js";
 import { conversationHandle } from "./refs.js";
 
@@ -65,7 +65,7 @@ export function dialogOptions(value: unknown): RawBeginDialog {
   if (value === undefined) throw invalid("options", "must be an object with `from` and `to`, not undefined");
   const dialog = options(value, "options", {
     from: text, to: text, contract: text, toBroker: text, relatedConversation: conversationHandle, relatedGroup: text, lifetime: number,
-    reuse: later("keep the conversation's handle and send on it again"),
+    reuse: text,
   });
   if (dialog.from === undefined) throw invalid("from", "is missing: the service that begins the dialog");
   if (dialog.to === undefined) throw invalid("to", "is missing: the service that the dialog is with");
@@ -75,12 +75,18 @@ export function dialogOptions(value: unknown): RawBeginDialog {
 
 const receiving = {
   top: (top: unknown, argument: string) => whole(top, argument, 1, 0xffff_ffff),
-  timeout: (timeout: unknown, argument: string): undefined => {
-    if (!(number(timeout, argument) >= 0)) throw invalid(argument, `must be 0 or more milliseconds, not ${String(timeout)}`);
-    if (timeout !== 0) throw notSupported(argument, "receive without it, and again after the event \"message-enqueued\"");
-  },
+  timeout: waiting,
   signal: abortSignal,
 };
+
+function waiting(timeout: unknown, argument: string): number {
+  if (!(number(timeout, argument) >= 0)) throw invalid(argument, `must be 0 or more milliseconds, or Infinity, not ${String(timeout)}`);
+  return timeout as number;
+}
+
+export function groupOptions(value: unknown): { timeout?: number; signal?: AbortSignal } {
+  return options(value, "options", { timeout: waiting, signal: abortSignal });
+}
 
 export interface Receiving { raw: RawReceive; signal: AbortSignal | undefined }
 
@@ -96,6 +102,17 @@ export function receiveOwnOptions(value: unknown, conversation: string): Receivi
   return { raw: { ...raw, conversation } as RawReceive, signal };
 }
 
+/** undefined for null, which cancels. */
+export function timerTimeout(value: unknown): number | undefined {
+  if (value === null) return undefined;
+  if (!Number.isFinite(amount(value, "timeout", 0))) throw invalid("timeout", "must be a finite number of milliseconds, or null to cancel the timer");
+  return value as number;
+}
+
+export function timerOptions(value: unknown): { name?: string; body?: unknown } {
+  return options(value, "options", { name: text, body: (body: unknown) => body });
+}
+
 export function endOptions(value: unknown): RawEnd {
   return options(value, "options", { error: endError, cleanup: flag, archive: flag }) as RawEnd;
 }
@@ -103,14 +120,14 @@ export function endOptions(value: unknown): RawEnd {
 function endError(value: unknown, argument: string): { code: number; description: string } {
   const { code, description } = plain(value, argument);
   options(value, argument, { code: known, description: known });
-  if (typeof code !== "number" || !Number.isInteger(code)) throw endRefused(`${argument}.code`, "must be a whole number above 0", code);
-  if (typeof description !== "string") throw endRefused(`${argument}.description`, "must be a text of 1 to 3 000 characters", description);
+  if (code == null && description == null) throw endRefused(argument, 8424, "must have a `code` and a `description`");
+  if (typeof code !== "number" || !Number.isInteger(code)) throw endRefused(`${argument}.code`, 8419, `must be a whole number above 0, not ${typeof code === "number" ? code : describe(code)}`);
+  if (typeof description !== "string") throw endRefused(`${argument}.description`, 8422, `must be a text of 1 to 3 000 characters, not ${describe(description)}`);
   return { code, description: text(description, `${argument}.description`) };
 }
 
 const known = (value: unknown): unknown => value;
 
-function endRefused(argument: string, problem: string, value: unknown): BrokerError {
-  const given = typeof value === "number" ? String(value) : describe(value);
-  return new BrokerError("InvalidEndError", `\`${argument}\` ${problem}, not ${given}.`, { number: 8422, details: { argument } });
+function endRefused(argument: string, number: number, problem: string): BrokerError {
+  return new BrokerError("InvalidEndError", `\`${argument}\` ${problem}.`, { number, details: { argument } });
 }

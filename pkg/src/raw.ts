@@ -1,6 +1,7 @@
 // The lower side: the one class that the wasm exports, and what crosses the boundary. Times are epoch milliseconds.
 import type { BrokerErrorCode } from "./types/errors.js";
 import type { BrokerEvents } from "./types/broker.js";
+import type { StandardSchemaV1 } from "./types/definitions.js";
 import type { ConversationEndpoint, QueueInfo, TransmissionRow } from "./types/messages.js";
 
 export type RawValidation = "N" | "E" | "J" | "S";
@@ -33,9 +34,10 @@ export interface RawFilter {
 export interface RawArchiveFilter extends RawFilter { queue?: string; conversationId?: string }
 export interface RawEndpointFilter { service?: string; state?: string; group?: string; conversationId?: string; createdBefore?: number }
 export interface RawBeginDialog {
-  from?: string; to?: string; contract?: string; toBroker?: string; relatedConversation?: string; relatedGroup?: string; lifetime?: number;
+  from?: string; to?: string; contract?: string; toBroker?: string; relatedConversation?: string; relatedGroup?: string; lifetime?: number; reuse?: string;
 }
-export interface RawReceive { top?: number; conversation?: string; group?: string }
+/** `timeout`: milliseconds to wait; absent or 0: not at all. */
+export interface RawReceive { top?: number; conversation?: string; group?: string; timeout?: number }
 export interface RawEnd { error?: { code: number; description: string }; cleanup?: boolean; archive?: boolean }
 
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
@@ -71,6 +73,8 @@ export interface Notice {
   queues: string[]; conversations: boolean; delayed: boolean; transmission: boolean; archive: boolean;
   enqueued: string[]; states: [handle: string, state: ConversationEndpoint["state"]][];
   dropped: { reason: string; message: object }[]; disabled: BrokerEvents["queue-disabled"][];
+  /** For the pollers of other contexts. */
+  due: number | null;
 }
 export type CloseReason = BrokerEvents["close"]["reason"];
 
@@ -88,6 +92,8 @@ export interface RawVerbs {
   ): Promise<Uint8Array>;
   /** With `conversation` the queue may be "": then it is the conversation's own. */
   receive(queue: string, options: RawReceive, signal: AbortSignal | undefined): Promise<Batch[]>;
+  /** Without `timeout` the timer is cancelled. `body`: that of the DialogTimer. */
+  beginConversationTimer(handle: string, timeout: number | undefined, name: string, body: unknown, packing: number, size: number): Promise<void>;
   /** `isConversation`: `to` is the handle of a conversation, not a text that may be anything. */
   moveConversation(handle: string, to: string, isConversation: boolean): Promise<void>;
   endConversation(handle: string, options: RawEnd): Promise<{ discarded: number; archived: number }>;
@@ -95,6 +101,7 @@ export interface RawVerbs {
   setGroupState(group: string, value: unknown, packing: number, size: number): Promise<void>;
 }
 export interface RawTransaction extends RawVerbs {
+  getConversationGroup(queue: string, timeout: number | undefined, signal: AbortSignal | undefined): Promise<string | null>;
   commit(): Promise<void>;
   rollback(): void;
   readonly isOpen: boolean;
@@ -102,6 +109,8 @@ export interface RawTransaction extends RawVerbs {
 export interface RawBroker extends RawVerbs {
   readonly instanceId: string;
   canStoreBlobs(): Promise<boolean>;
+  /** One for all brokers over the connection; the wasm side never looks into it. */
+  readonly validators: Map<string, StandardSchemaV1>;
   validationOf(messageType: string): RawValidation | undefined;
   define(definitions: RawDefinitions): Promise<void>;
   alterQueue(name: string, options: RawQueueOptions): Promise<void>;
@@ -116,10 +125,11 @@ export interface RawBroker extends RawVerbs {
   transmissionQueue(filter: { conversation?: string }, token: Token, all: boolean): Promise<Page<RawTransmissionRow>>;
   archive(filter: RawArchiveFilter, token: Token, all: boolean): Promise<Page<Batch>>;
   purgeArchive(before: number): Promise<number>;
+  poll(): Promise<number>;
   begin(): RawTransaction;
   close(): Promise<void>;
 }
-export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; now?: () => number }
+export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
 /** The generated module. */
 export interface Glue {
   default(source: { module_or_path: unknown }): Promise<unknown>;

@@ -1,7 +1,7 @@
 import { refuseClone } from "./conversation.js";
 import type { Transaction, Views } from "./types/broker.js";
 import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
-import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions } from "./types/verbs.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupId, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
 import type { ViewCalls } from "./views.js";
 
@@ -27,6 +27,8 @@ export class TransactionFacade implements Transaction {
   send(to: any, messageType: string, body?: unknown, options?: SendOptions): Promise<any> { return this.#verbs.send(to, messageType, body, options); }
   sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> { return this.#verbs.sendMany(to, messages, options); }
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
+  getConversationGroup(queue: string, options?: Parameters<Transaction["getConversationGroup"]>[1]): Promise<GroupId | null> { return this.#verbs.getConversationGroup(queue, options); }
+  beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void> { return this.#verbs.beginConversationTimer(conversation, timeout, options); }
   moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> { return this.#verbs.moveConversation(conversation, to); }
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> { return this.#verbs.endConversation(conversation, options); }
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> { return this.#verbs.getGroupState<T>(group); }

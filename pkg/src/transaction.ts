@@ -1,6 +1,6 @@
 import { abortSignal, describe, options } from "./check.js";
-import { openRaw, type Core } from "./core.js";
-import { BrokerError, fromRaw, invalid, reading } from "./errors.js";
+import { openRaw, reasonOf, type Core } from "./core.js";
+import { BrokerError, invalid, reading } from "./errors.js";
 import { Line } from "./line.js";
 import type { RawTransaction, RawVerbs } from "./raw.js";
 import { TransactionFacade } from "./transaction-facade.js";
@@ -13,6 +13,7 @@ export class UnitOfWork {
   readonly facade: TransactionFacade;
   /** Rejects when the work is stopped from outside: an abort, `close`. */
   readonly stopped: Promise<never>;
+  readonly #core: Core;
   readonly #raw: RawTransaction;
   readonly #line = new Line();
   readonly #controller = new AbortController();
@@ -23,10 +24,11 @@ export class UnitOfWork {
   #stop!: (reason: unknown) => void;
 
   constructor(core: Core) {
+    this.#core = core;
     try {
       this.#raw = openRaw(core).begin();
     } catch (error) {
-      throw fromRaw(error);
+      throw reasonOf(core, error);
     }
     this.stopped = new Promise((_, reject) => { this.#stop = reject; });
     this.stopped.catch(() => {});
@@ -83,7 +85,7 @@ export class UnitOfWork {
       this.#state = "committed";
     } catch (error) {
       this.#state = "rolled back";
-      const failure = fromRaw(error);
+      const failure = reasonOf(this.#core, error);
       this.#controller.abort(failure);
       throw failure;
     }

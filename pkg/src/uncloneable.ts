@@ -69,10 +69,8 @@ function findFault(body: unknown, name: string): Fault | undefined {
   const pending: Place[] = [];
   let reading: Place = root(body, name);
   try {
-    for (const place of places(reading, (at) => {
-      reading = at;
-      return pending.at(-1) === at || OPEN.has(tagOf(at.value as object));
-    })) {
+    for (const place of places(reading, (at) => pending.at(-1) === at || OPEN.has(tagOf(at.value as object)))) {
+      reading = place;
       const fault = faultOf(place);
       if (fault === undefined) continue;
       // What has keys of its own may be an object whose class has a tag: the fault may lie inside.

@@ -1,8 +1,11 @@
 // Message types' validations, checked at the call, before anything of the body reaches the wasm side.
+import type { Body } from "./bodies.js";
 import { describe } from "./check.js";
 import type { Core } from "./core.js";
-import { BrokerError } from "./errors.js";
+import { BrokerError, rethrow } from "./errors.js";
 import { jsonProblem } from "./json.js";
+import type { Outgoing } from "./outgoing.js";
+import type { RawDefinitions, RawValidation } from "./raw.js";
 import type { StandardSchemaV1 } from "./types/definitions.js";
 
 const VENDOR = "pocket-broker";
@@ -25,12 +28,41 @@ export function markedValidation(schema: StandardSchemaV1): unknown {
   return standard.vendor === VENDOR ? standard.validation : undefined;
 }
 
+/** What is left to do for bodies of a message type that is not known here: when `ready` has resolved, `check` what was cloned. */
+export interface LateCheck { readonly ready: Promise<void>; readonly check: () => void }
+
+const NOTHING: RawDefinitions = { messageTypes: [], contracts: [], queues: [], services: [], priorities: [] };
+
+/** Throws ValidationFailed unless each body is what its message type wants. Of a type that another tab has just defined this shows later. */
+export function validate(core: Core, messages: readonly Outgoing[], taken: readonly Body[], name: (index: number) => string): LateCheck | undefined {
+  if (checkAll(core, messages, messages.map(({ body }) => body), name)) return undefined;
+  // Copies: the clones are stored, and blobs in them are packed meanwhile.
+  const copies = structuredClone(taken.map(({ value }) => value)) as unknown[];
+  // To define nothing loads the definitions, those included that this context is about to make. A type that is unknown even then is refused where it is sent.
+  const ready = core.raw.define(NOTHING).catch(rethrow);
+  return { ready, check: () => { checkAll(core, messages, copies, name); } };
+}
+
+/** Checks the bodies of message types that are known here. Whether all of them are. */
+function checkAll(core: Core, messages: readonly Outgoing[], bodies: readonly unknown[], name: (index: number) => string): boolean {
+  const checks = new Map<string, Check | undefined>();
+  let known = true;
+  for (const [index, { messageType }] of messages.entries()) {
+    if (!checks.has(messageType)) {
+      const validation = core.raw.validationOf(messageType);
+      known &&= validation !== undefined;
+      checks.set(messageType, checkOf(core, messageType, validation));
+    }
+    checks.get(messageType)?.(bodies[index], name(index));
+  }
+  return known;
+}
+
 /** Throws ValidationFailed unless `body` is what its message type wants. */
-export type Validate = (body: unknown, name: string) => void;
+type Check = (body: unknown, name: string) => void;
 
 /** What a body of this message type has to pass; undefined when that is nothing. */
-export function validationOf(core: Core, messageType: string): Validate | undefined {
-  const validation = core.raw.validationOf(messageType);
+function checkOf(core: Core, messageType: string, validation: RawValidation | undefined): Check | undefined {
   if (validation === "N" || validation === undefined) return undefined;
   if (validation === "E") {
     return (body, name) => {
@@ -46,7 +78,7 @@ export function validationOf(core: Core, messageType: string): Validate | undefi
   const schema = core.validators.get(messageType);
   return (body, name) => {
     if (schema === undefined) {
-      throw failed(messageType, "has a validator that this Broker was not given: pass the definitions with it to openBroker or define", { missing: true });
+      throw failed(messageType, "has a validator that was not given here: pass the definitions with it to openBroker or define, in each window or worker that sends", { missing: true });
     }
     check(schema, messageType, body, name);
   };

@@ -2,16 +2,16 @@ import { text } from "./check.js";
 import { namePart, takeBodies, takeBody, type Body } from "./bodies.js";
 import { unpack } from "./blobs.js";
 import { BegunConversation } from "./conversation.js";
-import type { Core } from "./core.js";
-import { reasonOf, refuse, rethrow } from "./errors.js";
-import type { Line } from "./line.js";
+import { reasonOf, rethrowOf, type Core } from "./core.js";
+import { refuse } from "./errors.js";
+import { together, type Line } from "./line.js";
 import { expand, idText, idTexts } from "./messages.js";
-import { dialogOptions, endOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, type Outgoing, type Receiving } from "./outgoing.js";
-import type { RawVerbs } from "./raw.js";
+import { dialogOptions, endOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, timerOptions, timerTimeout, type Receiving } from "./outgoing.js";
+import type { RawTransaction, RawVerbs } from "./raw.js";
 import { conversationHandle, groupOrHandle } from "./refs.js";
 import type { Message } from "./types/messages.js";
-import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, Verbs } from "./types/verbs.js";
-import { validationOf, type Validate } from "./validation.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions, Verbs } from "./types/verbs.js";
+import { validate } from "./validation.js";
 import type { ViewCalls } from "./views.js";
 
 /** Whom the verbs go to: the broker, or a transaction that is open; a promise while that is being settled. Throws when there is nobody any more. */
@@ -40,7 +40,7 @@ export class VerbCalls implements Verbs {
   beginDialog(options: BeginDialog): Promise<Conversation> {
     return this.#call(() => {
       const dialog = dialogOptions(options);
-      return this.#issue((raw) => raw.beginDialog(dialog)).then((begun) => new BegunConversation(begun, this.#route.speaker(), this.#route.views), rethrow);
+      return this.#issue((raw) => raw.beginDialog(dialog)).then((begun) => new BegunConversation(begun, this.#route.speaker(), this.#route.views), rethrowOf(this.#route.core));
     });
   }
 
@@ -55,9 +55,13 @@ export class VerbCalls implements Verbs {
       if (signal?.aborted) return Promise.reject(signal.reason);
       const target = this.#route.target();
       const taken = takeBody(this.#route.core, body, "body");
-      validationOf(this.#route.core, messageType)?.(body, "body");
-      return this.#route.line.run(target, (raw) => raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal), taken.ready)
-        .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(error, signal), [taken], () => "body"); });
+      const late = validate(this.#route.core, [{ messageType, body, headers }], [taken], () => "body");
+      const task = (raw: RawVerbs): Promise<Uint8Array> => {
+        late?.check();
+        return raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal);
+      };
+      return this.#route.line.run(target, task, together([late?.ready, taken.ready]))
+        .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), [taken], () => "body"); });
     } catch (error) {
       return refuse(error);
     }
@@ -72,15 +76,17 @@ export class VerbCalls implements Verbs {
       const target = this.#route.target();
       const name = (index: number): string => `messages[${index}].body`;
       const bodies = takeBodies(this.#route.core, list.map(({ body }) => body), name);
-      const types = validateAll(this.#route.core, list, name);
+      const late = validate(this.#route.core, list, bodies, name);
+      const types = list.map(({ messageType }) => messageType);
+      const columns = types.every((type) => type === types[0]) ? types[0] ?? "" : types;
       const headers = list.some((message) => message.headers !== undefined) ? list.map((message) => message.headers) : undefined;
-      const waits = bodies.filter(({ ready }) => ready !== undefined).map(({ ready }) => ready);
       const task = (raw: RawVerbs): Promise<Uint8Array> => {
+        late?.check();
         const packings = bodies.some(({ packing }) => packing !== 0) ? Uint32Array.from(bodies, ({ packing }) => packing) : undefined;
-        return raw.sendMany(handle, types, bodies.map(({ value }) => value), packings, Float64Array.from(bodies, ({ size }) => size), headers, signal);
+        return raw.sendMany(handle, columns, bodies.map(({ value }) => value), packings, Float64Array.from(bodies, ({ size }) => size), headers, signal);
       };
-      return this.#route.line.run(target, task, waits.length === 0 ? undefined : Promise.all(waits))
-        .then(idTexts, (error) => { throw namePart(reasonOf(error, signal), bodies, name); });
+      return this.#route.line.run(target, task, together([late?.ready, ...bodies.map(({ ready }) => ready)]))
+        .then(idTexts, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), bodies, name); });
     });
   }
 
@@ -88,16 +94,40 @@ export class VerbCalls implements Verbs {
     return this.#call(() => this.#receive(text(queue, "queue"), receiveOptions(options)));
   }
 
+  /** In a transaction only. */
+  getConversationGroup(queue: string, options: unknown): Promise<string | null> {
+    return this.#call(() => {
+      const name = text(queue, "queue");
+      const { timeout, signal } = groupOptions(options);
+      if (signal?.aborted) return Promise.reject(signal.reason);
+      return this.#issue((raw) => (raw as RawTransaction).getConversationGroup(name, timeout, signal)).then((group) => group, (error) => { throw reasonOf(this.#route.core, error, signal); });
+    });
+  }
+
   /** From the conversation's own queue. */
   receiveOwn<B = any>(conversation: string, options: unknown): Promise<Message<B>[]> {
     return this.#call(() => this.#receive("", receiveOwnOptions(options, conversation)));
+  }
+
+  beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void> {
+    return this.#call(() => {
+      const handle = conversationHandle(conversation);
+      const ms = timerTimeout(timeout);
+      const { name = "", body } = timerOptions(options);
+      const target = this.#route.target();
+      // What is cancelled needs no body. The whole of the DialogTimer's is packed, so that it is unpacked as any other.
+      const given = ms === undefined || (name === "" && body === undefined) ? undefined : { name, body };
+      const taken: Body = takeBody(this.#route.core, given, "options");
+      return this.#route.line.run(target, (raw) => raw.beginConversationTimer(handle, ms, name, taken.value, taken.packing, taken.size), taken.ready)
+        .then(nothing, (error) => { throw namePart(reasonOf(this.#route.core, error), [taken], () => "options"); });
+    });
   }
 
   moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> {
     return this.#call(() => {
       const handle = conversationHandle(conversation);
       const group = groupOrHandle(to, "to");
-      return this.#issue((raw) => raw.moveConversation(handle, group, typeof to !== "string")).then(nothing, rethrow);
+      return this.#issue((raw) => raw.moveConversation(handle, group, typeof to !== "string")).then(nothing, rethrowOf(this.#route.core));
     });
   }
 
@@ -105,14 +135,14 @@ export class VerbCalls implements Verbs {
     return this.#call(() => {
       const handle = conversationHandle(conversation);
       const end = endOptions(options);
-      return this.#issue((raw) => raw.endConversation(handle, end)).then(({ discarded, archived }) => ({ discarded, archived }), rethrow);
+      return this.#issue((raw) => raw.endConversation(handle, end)).then(({ discarded, archived }) => ({ discarded, archived }), rethrowOf(this.#route.core));
     });
   }
 
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> {
     return this.#call(() => {
       const id = groupOrHandle(group);
-      return this.#issue((raw) => raw.getGroupState(id)).then(({ value, packing }) => unpack(value, packing) as T | undefined, rethrow);
+      return this.#issue((raw) => raw.getGroupState(id)).then(({ value, packing }) => unpack(value, packing) as T | undefined, rethrowOf(this.#route.core));
     });
   }
 
@@ -122,13 +152,13 @@ export class VerbCalls implements Verbs {
       const target = this.#route.target();
       const taken: Body = takeBody(this.#route.core, state, "state");
       return this.#route.line.run(target, (raw) => raw.setGroupState(id, taken.value, taken.packing, taken.size), taken.ready)
-        .then(nothing, (error) => { throw namePart(reasonOf(error, undefined), [taken], () => "state"); });
+        .then(nothing, (error) => { throw namePart(reasonOf(this.#route.core, error), [taken], () => "state"); });
     });
   }
 
   #receive(queue: string, { raw: options, signal }: Receiving): Promise<Message[]> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    return this.#issue((raw) => raw.receive(queue, options, signal)).then(expand, (error) => { throw reasonOf(error, signal); });
+    return this.#issue((raw) => raw.receive(queue, options, signal)).then(expand, (error) => { throw reasonOf(this.#route.core, error, signal); });
   }
 
   #issue<T>(task: (raw: RawVerbs) => Promise<T>): Promise<T> {
@@ -143,16 +173,6 @@ export class VerbCalls implements Verbs {
       return refuse(error);
     }
   }
-}
-
-/** Validates every body, and gives the message types: one for all, or one each. */
-function validateAll(core: Core, list: readonly Outgoing[], name: (index: number) => string): string | string[] {
-  const validations = new Map<string, Validate | undefined>();
-  for (const [index, { messageType, body }] of list.entries()) {
-    if (!validations.has(messageType)) validations.set(messageType, validationOf(core, messageType));
-    validations.get(messageType)?.(body, name(index));
-  }
-  return validations.size === 1 ? list[0]?.messageType ?? "" : list.map(({ messageType }) => messageType);
 }
 
 function nothing(): void {}

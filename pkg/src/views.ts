@@ -1,7 +1,7 @@
 import { text } from "./check.js";
 import { SpokenConversation } from "./conversation.js";
-import { openRaw, type Core } from "./core.js";
-import { BrokerError, fromRaw, refuse, rethrow } from "./errors.js";
+import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
+import { refuse } from "./errors.js";
 import { archiveFilter, endpointFilter, rowFilter, transmissionFilter } from "./filters.js";
 import { endpoint, expand, expandArchive, transmissionRow } from "./messages.js";
 import type { Page, RawBroker } from "./raw.js";
@@ -17,9 +17,11 @@ export class ViewCalls implements Views {
   /** What conversations that are looked up here speak through. */
   readonly #speaker: () => VerbCalls;
   readonly #open: () => RawBroker;
+  readonly #core: Core;
 
   /** `open` gives what is asked, or throws when nothing may be asked any more. */
   constructor(core: Core, speaker: () => VerbCalls, open = () => openRaw(core)) {
+    this.#core = core;
     this.#speaker = speaker;
     this.#open = open;
   }
@@ -60,7 +62,7 @@ export class ViewCalls implements Views {
 
   #ask<T>(question: (raw: RawBroker) => Promise<T>): Promise<T> {
     try {
-      return question(this.#open()).then(undefined, rethrow);
+      return question(this.#open()).then(undefined, rethrowOf(this.#core));
     } catch (error) {
       return refuse(error);
     }
@@ -80,7 +82,7 @@ export class ViewCalls implements Views {
         const page = await read(raw, argument, token, all, one);
         return { rows: expandPage(page.rows), next: page.next };
       } catch (error) {
-        throw error instanceof BrokerError ? error : fromRaw(error);
+        throw reasonOf(this.#core, error);
       }
     });
   }

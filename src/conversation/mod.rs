@@ -89,6 +89,11 @@ impl State {
         matches!(self, Self::StartedOutbound | Self::Conversing)
     }
 
+    /// Whether a timer may be begun.
+    pub fn may_have_timer(self) -> bool {
+        self.may_end() && self != Self::StartedInbound
+    }
+
     /// Whether END is allowed.
     pub fn may_end(self) -> bool {
         matches!(
@@ -122,6 +127,18 @@ pub(crate) struct SystemRow {
     pub(crate) number: u64,
     /// It waits outside: the queue is off.
     pub(crate) held: bool,
+    /// The broker made it for this side: it does not come from the far one, and does not go with it.
+    pub(crate) own: bool,
+}
+
+/// A timer that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Timer {
+    /// "" unless it was given one. A side has one timer of a name.
+    pub(crate) name: Rc<str>,
+    /// When, and the stamp of its due row.
+    pub(crate) at: Instant,
+    pub(crate) stamp: u64,
 }
 
 /// Messages that wait outside because the queue is off: those from `from` on.
@@ -185,6 +202,7 @@ pub(crate) struct Side {
     pub(crate) has_group_state: bool,
     /// With a far broker, or a service that is not here.
     pub(crate) outgoing: Option<Outgoing>,
+    pub(crate) timers: Vec<Timer>,
 }
 
 /// A record of the store `conversations`.
@@ -196,8 +214,8 @@ pub(crate) struct Conversation {
     pub(crate) id: Rc<str>,
     pub(crate) contract: Rc<str>,
     pub(crate) created_at: Instant,
-    /// When it expires, and the stamp of its due row.
-    pub(crate) lifetime: Option<(Instant, u64)>,
+    /// When it expires, and the stamp of its due row; `None`: it has expired.
+    pub(crate) lifetime: Option<(Instant, Option<u64>)>,
     /// Names, of services here or elsewhere.
     pub(crate) initiator_service: Rc<str>,
     pub(crate) target_service: Rc<str>,
@@ -209,6 +227,8 @@ pub(crate) struct Conversation {
     pub(crate) local: Option<bool>,
     pub(crate) initiator: Option<Side>,
     pub(crate) target: Option<Side>,
+    /// What its beginner asked for to find it again, as long as it can be found.
+    pub(crate) reuse: Option<Rc<str>>,
 }
 
 impl Side {
@@ -239,6 +259,7 @@ impl Side {
             has_bodies: false,
             has_group_state: false,
             outgoing: None,
+            timers: Vec::new(),
         }
     }
 
@@ -254,8 +275,17 @@ impl Side {
 
     /// Rows that wait outside.
     pub(crate) fn held_count(&self) -> u64 {
-        let errors = self.system.iter().filter(|row| row.held).count();
-        self.next_expected.saturating_sub(self.visible_end()) + u64::try_from(errors).unwrap_or_default()
+        self.held_rows(|_| true)
+    }
+
+    /// Those of them that the far side has sent.
+    pub(crate) fn held_from_far(&self) -> u64 {
+        self.held_rows(|row| !row.own)
+    }
+
+    fn held_rows(&self, counts: impl Fn(&SystemRow) -> bool) -> u64 {
+        let system = self.system.iter().filter(|row| row.held && counts(row)).count();
+        self.next_expected.saturating_sub(self.visible_end()) + u64::try_from(system).unwrap_or_default()
     }
 
     /// Adds a stretch to a list of intervals; a stretch that follows the last one lengthens it.

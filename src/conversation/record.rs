@@ -1,6 +1,6 @@
 //! The record of a conversation, field by field.
 
-use super::{Conversation, Held, Interval, Outgoing, Side, State, System, SystemRow};
+use super::{Conversation, Held, Interval, Outgoing, Side, State, System, SystemRow, Timer};
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::error::Result;
@@ -35,14 +35,14 @@ impl Conversation {
             local: fields.any().boolean(),
             initiator: read_side(&fields.any())?,
             target: read_side(&fields.any())?,
+            reuse: fields.optional_text()?,
         })
     }
 
     pub(crate) fn record(&self) -> Value {
         let (high, low) = self.bits.halves();
-        let lifetime = self
-            .lifetime
-            .map_or_else(Value::null, |(at, stamp)| Value::list(vec![Value::from(at), record::value(stamp)]));
+        let lifetime =
+            self.lifetime.map_or_else(Value::null, |(at, stamp)| Value::list(vec![Value::from(at), optional(stamp)]));
         let side = |side: &Option<Side>| side.as_ref().map_or_else(Value::null, Side::record);
         Value::list(vec![
             Value::from(1u32),
@@ -60,16 +60,17 @@ impl Conversation {
             self.local.map_or_else(Value::null, Value::from),
             side(&self.initiator),
             side(&self.target),
+            record::optional(self.reuse.as_deref()),
         ])
     }
 }
 
-fn read_lifetime(value: &Value) -> Read<Option<(Instant, u64)>> {
+fn read_lifetime(value: &Value) -> Read<Option<(Instant, Option<u64>)>> {
     if !value.is_list() {
         return Ok(None);
     }
     let mut fields = Fields::part(value)?;
-    Ok(Some((fields.float()?, fields.number()?)))
+    Ok(Some((fields.float()?, fields.optional_number()?)))
 }
 
 impl Side {
@@ -79,9 +80,13 @@ impl Side {
                 list.iter().flat_map(|interval| [record::value(interval.from), record::value(interval.to)]).collect(),
             )
         };
-        let optional = |number: Option<u64>| number.map_or_else(Value::null, record::value);
         let system = |row: &SystemRow| {
-            Value::list(vec![Value::from(row.kind == System::Error), record::value(row.number), Value::from(row.held)])
+            Value::list(vec![
+                Value::from(row.kind == System::Error),
+                record::value(row.number),
+                Value::from(row.held),
+                Value::from(row.own),
+            ])
         };
         let mut side = vec![
             Value::from(self.service),
@@ -107,6 +112,7 @@ impl Side {
         side.extend([self.fence, self.runs, self.first_order, self.last_order].map(record::value));
         side.extend([Value::from(self.has_bodies), Value::from(self.has_group_state)]);
         side.push(self.outgoing.as_ref().map_or_else(Value::null, Outgoing::record));
+        side.push(Value::list(self.timers.iter().map(Timer::record).collect()));
         Value::list(side)
     }
 }
@@ -146,6 +152,7 @@ fn read_side(value: &Value) -> Read<Option<Side>> {
     side.has_bodies = fields.flag()?;
     side.has_group_state = fields.flag()?;
     side.outgoing = Outgoing::read(&fields.any())?;
+    side.timers = fields.list()?.iter().map(Timer::read).collect::<Read<_>>()?;
     Ok(Some(side))
 }
 
@@ -160,6 +167,7 @@ fn read_system(value: &Value) -> Read<SystemRow> {
         kind: if fields.flag()? { System::Error } else { System::DialogTimer },
         number: fields.number()?,
         held: fields.flag()?,
+        own: fields.flag()?,
     })
 }
 
@@ -171,15 +179,29 @@ fn read_held(value: &Value) -> Read<Option<Held>> {
     Ok(Some(Held { from: fields.number()?, ends: fields.flag()? }))
 }
 
+fn optional(number: Option<u64>) -> Value {
+    number.map_or_else(Value::null, record::value)
+}
+
+impl Timer {
+    fn record(&self) -> Value {
+        Value::list(vec![Value::from(&*self.name), Value::from(self.at), record::value(self.stamp)])
+    }
+
+    fn read(value: &Value) -> Read<Self> {
+        let mut fields = Fields::part(value)?;
+        Ok(Self { name: fields.text()?, at: fields.float()?, stamp: fields.number()? })
+    }
+}
+
 impl Outgoing {
     fn record(&self) -> Value {
         let turn = self.turn.map_or_else(Value::null, Value::from);
-        let next_attempt = self.next_attempt.map_or_else(Value::null, record::value);
         Value::list(vec![
             record::value(self.acknowledged),
             turn,
             record::value(self.attempts),
-            next_attempt,
+            optional(self.next_attempt),
             Value::from(&*self.reason),
         ])
     }

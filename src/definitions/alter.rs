@@ -7,9 +7,10 @@ use super::{QueueDefinition, QueueOptions, ServiceChange, ServiceDefinition, Sta
 use crate::arrival;
 use crate::error::{Error, Result};
 use crate::ids::SideId;
+use crate::stop::Outcome;
 use crate::store::{Change, Key, StoreName};
 use crate::turn::{HeldTurn, Turn};
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// `ALTER QUEUE`: only the options that are given change.
 pub(crate) fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {

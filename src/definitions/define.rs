@@ -15,8 +15,9 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Ids, text};
 use crate::message::system;
 use crate::queue::Queue;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Change, Direction, Key, Range, StoreName, Tx};
-use crate::work::{Number, Numbers, Outcome, Stop, Work};
+use crate::work::{Number, Numbers, Work};
 
 /// The number of the queue "error", which is always there.
 pub(crate) const FIRST_QUEUE: u32 = 1;

@@ -9,8 +9,9 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::ids::SideId;
 use crate::map::Map;
 use crate::membership;
+use crate::stop::{Outcome, Stop};
 use crate::verbs::{End, EndError, EndOptions};
-use crate::work::{Outcome, Stop, Work};
+use crate::work::Work;
 
 /// The code of the Error that the far sides get.
 const SERVICE_DROPPED: f64 = -8_470.0;

@@ -4,9 +4,15 @@ use crate::error::{Error, ErrorCode};
 
 /// The store refuses: `name` is what IndexedDB calls the refusal, and `text` what it says.
 pub(super) fn refused(name: &str, text: &str) -> Error {
-    Error::new(ErrorCode::StorageUnavailable, format!("The storage failed ({name}): {text}"))
-        .with("name", name)
-        .with("text", text)
+    let said = text.trim_end_matches('.');
+    Error::new(
+        ErrorCode::StorageUnavailable,
+        format!(
+            "The storage failed ({name}: {said}). Nothing was written: try again, and reload the page if it goes on."
+        ),
+    )
+    .with("exception", name)
+    .with("text", text)
 }
 
 /// A request on a session that has ended.

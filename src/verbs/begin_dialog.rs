@@ -4,14 +4,15 @@ use std::rc::Rc;
 
 use serde::Deserialize;
 
-use crate::body::Value;
+use super::Answer;
 use crate::conversation::{Conversation, Side, State};
-use crate::definitions::{DEFAULT, check_name};
+use crate::definitions::{DEFAULT, MAX_NAME, check_name};
+use crate::due::{self, Due};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Bits, Role, is_id};
-use crate::record::{self, float};
-use crate::store::{Change, Key, StoreName};
-use crate::work::{Number, Outcome, Work};
+use crate::reuse::Reuse;
+use crate::stop::Outcome;
+use crate::work::{Number, Purpose, Work};
 
 /// The longest lifetime, in milliseconds: 2^31 − 1 seconds.
 const MAX_LIFETIME: f64 = 2_147_483_647_000.0;
@@ -34,6 +35,9 @@ pub struct BeginDialog {
     pub related_group: Option<String>,
     /// `LIFETIME`, in milliseconds. Default: no limit.
     pub lifetime: Option<f64>,
+    /// Gives the open conversation that was begun with the same services, contract and `reuse`, if there is one; the other options are for the one
+    /// that is begun if there is none.
+    pub reuse: Option<String>,
 }
 
 /// A conversation as it was begun.
@@ -99,6 +103,13 @@ impl BeginDialog {
                 "is neither \"current\" nor a broker's instance id, which is a UUID",
             ));
         }
+        if self
+            .reuse
+            .as_deref()
+            .is_some_and(|reuse| !(1..=MAX_NAME).contains(&reuse.chars().take(MAX_NAME + 1).count()))
+        {
+            return Err(Error::invalid_argument("reuse", "is empty or longer than 128 characters"));
+        }
         if self.lifetime.is_some_and(|lifetime| !(1.0..=MAX_LIFETIME).contains(&lifetime)) {
             let error = Error::new(
                 ErrorCode::InvalidLifetime,
@@ -109,23 +120,38 @@ impl BeginDialog {
         Ok(())
     }
 
+    fn reused(&self) -> Option<Reuse<'_>> {
+        let reuse = self.reuse.as_deref()?;
+        Some(Reuse { from: &self.from, to: &self.to, contract: self.contract(), reuse })
+    }
+
     fn contract(&self) -> &str {
         self.contract.as_deref().unwrap_or(DEFAULT)
     }
 }
 
+/// Whether the initiator may go on with it.
+fn is_open(conversation: &Conversation) -> bool {
+    conversation.side(Role::Initiator).is_some_and(|side| side.state.may_send())
+}
+
 impl Begun {
     /// Makes an initiator endpoint in state SO. Nobody is contacted: the target is not looked for before the first SEND.
-    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<ConversationInfo> {
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         let options = &self.options;
         let from = work.look_up(|catalog| catalog.service(&options.from))?;
         work.look_up(|catalog| catalog.contract(options.contract()))?;
+        let before = match options.reused() {
+            Some(reuse) => reuse.find(work)?,
+            None => None,
+        };
+        if let Some(open) = before.as_ref().filter(|before| is_open(before)) {
+            return self.reuse(work, open);
+        }
         let group = self.group(work, from.number)?;
 
         let lifetime = match options.lifetime {
-            Some(lifetime) => {
-                Some((work.now + lifetime, if work.is_view() { 0 } else { work.claim(Number::Stamp, 1)? }))
-            }
+            Some(lifetime) => Some((work.now + lifetime, Some(work.claim(Number::Stamp, 1)?))),
             None => None,
         };
         let priority = work.catalog.priority(options.contract(), &options.from, &options.to);
@@ -138,26 +164,45 @@ impl Begun {
             lifetime,
             initiator_service: options.from.as_str().into(),
             target_service: options.to.as_str().into(),
-            to_broker: options.to_broker.as_deref().map(Rc::from),
+            to_broker: options.to_broker.as_deref().map(|broker| broker.to_ascii_lowercase().into()),
             far_broker: None,
             local: None,
             initiator: Some(Side::new(from.number, State::StartedOutbound, priority, group.clone())),
             target: None,
+            reuse: options.reuse.as_deref().map(Rc::from),
         };
         work.move_state(&conversation, Role::Initiator, from.number, None, Some(State::StartedOutbound))?;
         if let Some(group) = &group {
             crate::membership::join(work, group, conversation.id_of(Role::Initiator));
         }
-        if let Some(key) = lifetime_key(&conversation) {
-            work.write(Change::Put(
-                StoreName::Due,
-                key,
-                Value::list(vec![Value::from(1u32), record::value(self.number)]),
-            ));
+        if let Some(due) = Due::lifetime(&conversation) {
+            work.put_due(&due, due::lifetime_record(self.number));
+        }
+        if let Some(reuse) = options.reused() {
+            if let Some(mut before) = before {
+                before.reuse = None;
+                work.save(before);
+            }
+            reuse.name(work, self.number);
         }
         let info = ConversationInfo::of(&conversation, Role::Initiator);
         work.save(Box::new(conversation));
-        Ok(info)
+        Ok(Answer::Conversation(info))
+    }
+
+    /// Gives the one that is open already.
+    fn reuse(&self, work: &Work<'_>, open: &Conversation) -> Outcome<Answer> {
+        if let Purpose::CommitOf(_) = work.purpose {
+            let error = Error::new(
+                ErrorCode::Conflict,
+                format!(
+                    "A dialog with `reuse` \"{}\" was begun elsewhere before the transaction committed. It was rolled back; run it again and it gets that one.",
+                    self.options.reuse.as_deref().unwrap_or_default()
+                ),
+            );
+            return Err(work.at_commit(error.with("handle", &*open.handle(Role::Initiator))).into());
+        }
+        Ok(Answer::Reused(ConversationInfo::of(open, Role::Initiator)))
     }
 
     /// The explicit group that the conversation goes into, if any.
@@ -188,13 +233,4 @@ impl Begun {
         }
         Ok(Some(group))
     }
-}
-
-/// The kind of a due row that ends a lifetime.
-pub(crate) const DUE_LIFETIME: u32 = 1;
-
-/// The key of the due row of a conversation's lifetime.
-pub(crate) fn lifetime_key(conversation: &Conversation) -> Option<Key> {
-    let (at, stamp) = conversation.lifetime?;
-    Some(Key::list([at.into(), float(stamp).into(), DUE_LIFETIME.into(), float(conversation.number).into()]))
 }

@@ -2,19 +2,21 @@
 
 use std::rc::Rc;
 
-use super::begin_dialog::lifetime_key;
+use super::send::{HAS_ENDED, IS_GONE, drop_rows};
 use super::{change_state, wrong_state};
 use crate::arrival;
 use crate::body::Body;
 use crate::body::Value;
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
+use crate::due::Due;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Row, system};
+use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
-use crate::work::{Outcome, Work};
-use crate::{archive, membership, sweep};
+use crate::work::Work;
+use crate::{archive, membership, reuse, sweep};
 
 /// The longest description of an error, in code points.
 const MAX_DESCRIPTION: usize = 3_000;
@@ -33,7 +35,7 @@ pub struct EndOptions {
 /// `WITH ERROR = code DESCRIPTION = description`.
 #[derive(Clone, Debug)]
 pub struct EndError {
-    /// A whole number above 0.
+    /// A whole number above 0; NaN: it is missing.
     pub code: f64,
     /// 1 to 3 000 characters.
     pub description: String,
@@ -65,17 +67,21 @@ impl EndOptions {
                 "can't be given together with `cleanup`: with cleanup the far side is not told anything",
             ));
         }
-        let invalid = |problem: &str, number| {
-            Err(Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}.")).numbered(number))
+        let refuse = |argument: &str, number, problem: &str| {
+            let error = Error::new(ErrorCode::InvalidEndError, format!("END WITH ERROR needs {problem}."));
+            Err(error.numbered(number).with("argument", argument))
         };
+        let length = error.description.chars().take(MAX_DESCRIPTION + 1).count();
+        if error.code.is_nan() && length == 0 {
+            return refuse("error", 8424, "a `code` and a `description`");
+        }
         if !(error.code >= 1.0 && error.code <= f64::from(i32::MAX) && error.code.fract() == 0.0) {
-            return invalid("a `code` that is a whole number from 1 to 2 147 483 647", 8422);
+            return refuse("error.code", 8419, "a `code` that is a whole number from 1 to 2 147 483 647");
         }
-        match error.description.chars().take(MAX_DESCRIPTION + 1).count() {
-            0 => invalid("a `description`", 8424),
-            length if length > MAX_DESCRIPTION => invalid("a `description` of at most 3 000 characters", 8424),
-            _ => Ok(()),
+        if !(1..=MAX_DESCRIPTION).contains(&length) {
+            return refuse("error.description", 8422, "a `description` of 1 to 3 000 characters");
         }
+        Ok(())
     }
 }
 
@@ -104,14 +110,19 @@ impl End {
             0
         };
         let received = work.changes.taken.get(&conversation.id_of(role)).map_or(0, |taken| taken.rows);
-        let discarded = (side.unread + side.parked + side.held_count()).saturating_sub(received);
+        let timers = message::count(side.timers.len());
+        let discarded = (side.unread + side.parked + side.held_count() + timers).saturating_sub(received);
         let is_told = side.state == State::Conversing && !self.options.cleanup;
+        side.timers.iter().for_each(|timer| work.drop_due(&Due::timer(conversation.id_of(role), timer)));
         remove_rows(work, &mut conversation, role, &side)?;
         let waits_outside = if conversation.local == Some(false) {
             self.tell_far_broker(work, &mut conversation, role, is_told)?
         } else {
             self.tell_far_side(work, &mut conversation, role, is_told)?
         };
+        if role == Role::Initiator {
+            reuse::forget(work, &mut conversation);
+        }
         if waits_outside {
             change_state(work, &mut conversation, role, State::DisconnectedOutbound)?;
         } else {
@@ -120,9 +131,9 @@ impl End {
             *conversation.side_mut(role) = None;
         }
         if conversation.is_gone()
-            && let Some(key) = lifetime_key(&conversation)
+            && let Some(due) = Due::lifetime(&conversation)
         {
-            work.write(Change::Delete(StoreName::Due, key));
+            work.drop_due(&due);
         }
         work.changes.ended.push(conversation.id_of(role));
         work.save(conversation);
@@ -138,22 +149,30 @@ impl End {
         is_told: bool,
     ) -> Outcome<bool> {
         let far = role.other();
+        let reason = if conversation.side(far).is_some() { HAS_ENDED } else { IS_GONE };
         // What the far side had sent and could not bring in is gone with our rows.
         arrival::finish_outbound(work, conversation, far)?;
         if self.options.error.is_some() || self.options.cleanup {
             drop_held(work, conversation, far)?;
         }
-        if is_told && conversation.side(far).is_some() {
+        if is_told {
+            let is_there = conversation.side(far).is_some();
             let sequence = conversation.side(role).map_or(0, |side| side.next_send);
             match &self.options.error {
                 Some(error) => {
                     let row = self.error_row(work, error.code, &error.description);
-                    arrival::arrive_error(work, conversation, far, row, sequence)?;
+                    if is_there {
+                        arrival::arrive_error(work, conversation, far, row, sequence)?;
+                    } else {
+                        drop_rows(work, conversation, role, &[row], reason);
+                    }
                 }
-                None => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true)?,
+                None if is_there => arrival::arrive(work, conversation, far, vec![end_dialog(work)], true)?,
+                // Both have ended: that is all an EndDialog says.
+                None => {}
             }
         }
-        Ok(conversation.side(far).is_some_and(|side| side.held_count() > 0))
+        Ok(conversation.side(far).is_some_and(|side| side.held_from_far() > 0))
     }
 
     /// The far end is in another broker, or its service is not known. Gives whether something is to be transmitted.
@@ -270,11 +289,14 @@ fn remove_runs(work: &mut Work<'_>, id: SideId, side: &Side, transmits: bool) {
     }
 }
 
-/// What waits outside the far queue is not to come in any more.
+/// What this side has sent and waits outside the far queue is not to come in any more.
 fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) -> Outcome<()> {
     let id = conversation.id_of(far);
-    let Some(side) = conversation.side_mut(far).as_mut().filter(|side| side.held_count() > 0) else { return Ok(()) };
-    let dropped = side.held_count();
+    let Some(side) = conversation.side_mut(far).as_mut() else { return Ok(()) };
+    let dropped = side.held_from_far();
+    if dropped == 0 {
+        return Ok(());
+    }
     if let Some(held) = side.held.take() {
         let range = message::keys_between(id, Class::Received, held.from, side.next_expected);
         side.next_expected = held.from;
@@ -283,12 +305,12 @@ fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) ->
         work.changes
             .drop_rows(|pending| pending.side == id && pending.class == Class::Received && pending.first >= held.from);
     }
-    for row in side.system.iter().filter(|row| row.held) {
+    for row in side.system.iter().filter(|row| row.held && !row.own) {
         work.write(Change::Delete(StoreName::Messages, message::key(id, Class::System, row.number)));
         work.changes
             .drop_rows(|pending| pending.side == id && pending.class == Class::System && pending.first == row.number);
     }
-    side.system.retain(|row| !row.held);
+    side.system.retain(|row| !row.held || row.own);
     let service = side.service;
     work.count(service, |counters| counters.held = counters.held.saturating_sub(dropped))
 }

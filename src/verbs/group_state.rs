@@ -7,7 +7,8 @@ use crate::conversation::Conversation;
 use crate::error::{Error, ErrorCode};
 use crate::ids::Role;
 use crate::membership;
-use crate::work::{Outcome, Work};
+use crate::stop::Outcome;
+use crate::work::Work;
 
 /// A group, by its id or by the handle of a conversation in it.
 pub(crate) struct GroupState<'a>(pub(crate) &'a Rc<str>);

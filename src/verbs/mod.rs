@@ -2,28 +2,33 @@
 
 mod begin_dialog;
 mod end_conversation;
+mod get_conversation_group;
 mod group_state;
 mod move_conversation;
+mod poll;
 mod receive;
 mod send;
 mod take;
+mod timer;
 
 use std::rc::Rc;
 
 pub(crate) use begin_dialog::Begun;
-#[cfg(feature = "audit")]
-pub(crate) use begin_dialog::lifetime_key;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
+pub(crate) use get_conversation_group::get_conversation_group;
 pub(crate) use group_state::GroupState;
 pub use move_conversation::Destination;
 pub(crate) use move_conversation::Move;
+pub(crate) use poll::{Poll, Polled};
 pub use receive::ReceiveOptions;
-pub(crate) use receive::{Received, receive};
+pub(crate) use receive::{Received, check_timeout, receivable, receive};
 pub use send::{OutgoingMessage, Send};
 pub(crate) use send::{change_state, wrong_state};
 pub(crate) use take::{Take, TakenRun};
+pub(crate) use timer::BeginTimer;
+pub use timer::TimerOptions;
 
 use crate::body::Body;
 use crate::core::Core;
@@ -32,7 +37,9 @@ use crate::error::Result;
 use crate::ids::Decoded;
 use crate::reads::Reads;
 use crate::rows::Rows;
-use crate::work::{Outcome, Work};
+use crate::stop::Outcome;
+use crate::waiting::{MaybeNothing, Wait};
+use crate::work::Work;
 
 /// A verb with its arguments. It can be run again from the start.
 #[derive(Debug)]
@@ -40,8 +47,11 @@ pub(crate) enum Verb {
     BeginDialog(Begun),
     Send(Send),
     Receive(Rc<str>, ReceiveOptions),
+    /// The next group of a queue, and how long to wait for one.
+    GetConversationGroup(Rc<str>, Option<f64>),
     /// The rows that a transaction received are taken out.
     Take(Vec<Take>),
+    BeginTimer(BeginTimer),
     End(End),
     Move(Move),
     GetGroupState(Rc<str>),
@@ -52,6 +62,8 @@ pub(crate) enum Verb {
     DropService(Rc<str>),
     DropQueue(Rc<str>),
     PurgeArchive(f64),
+    /// What is due is done.
+    Poll(Poll),
     /// What a transaction did, all or nothing.
     All(Vec<Rc<Verb>>),
 }
@@ -61,13 +73,27 @@ pub(crate) enum Verb {
 pub(crate) enum Answer {
     Done,
     Conversation(ConversationInfo),
+    /// One that was there: nothing has changed.
+    Reused(ConversationInfo),
     /// Rows, and what it takes to take them out.
     Received(Vec<Rows>, Vec<Take>),
     Ended(EndResult),
     /// The move as it was understood.
     Moved(Move),
     GroupState(Option<Body>),
+    Group(Option<Rc<str>>),
     Count(u64),
+    Polled(Polled),
+}
+
+impl MaybeNothing for Answer {
+    fn is_nothing(&self) -> bool {
+        match self {
+            Self::Received(rows, _) => rows.is_empty(),
+            Self::Group(group) => group.is_none(),
+            _ => false,
+        }
+    }
 }
 
 impl Verb {
@@ -75,6 +101,8 @@ impl Verb {
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Receive(_, options) => options.check(),
+            Self::GetConversationGroup(_, timeout) => check_timeout(*timeout),
+            Self::BeginTimer(timer) => timer.check(),
             Self::End(end) => end.options.check(),
             Self::Move(moved) => moved.check(),
             _ => Ok(()),
@@ -96,7 +124,7 @@ impl Verb {
 
     fn run_one(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {
-            Self::BeginDialog(begun) => begun.run(work).map(Answer::Conversation),
+            Self::BeginDialog(begun) => begun.run(work),
             Self::Send(send) => send.run(work).map(|()| Answer::Done),
             Self::Receive(queue, options) => {
                 let Received { rows, takes } = receive(work, queue, options)?;
@@ -107,12 +135,14 @@ impl Verb {
                 }
                 Ok(Answer::Received(rows, takes))
             }
+            Self::GetConversationGroup(queue, _) => get_conversation_group(work, queue).map(Answer::Group),
             Self::Take(takes) => {
                 for take in takes {
                     take.run(work)?;
                 }
                 Ok(Answer::Done)
             }
+            Self::BeginTimer(timer) => timer.run(work).map(|()| Answer::Done),
             Self::End(end) => end.run(work).map(Answer::Ended),
             Self::Move(moved) => moved.run(work).map(Answer::Moved),
             Self::GetGroupState(group) => GroupState(group).get(work).map(Answer::GroupState),
@@ -123,40 +153,99 @@ impl Verb {
             Self::DropService(name) => definitions::drop_service(work, name).map(|()| Answer::Done),
             Self::DropQueue(name) => definitions::drop_queue(work, name).map(|()| Answer::Done),
             Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
+            Self::Poll(poll) => poll.run(work).map(Answer::Polled),
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
         }
     }
 
-    /// The conversations that it names: worth reading together.
-    pub(crate) fn conversations(&self) -> Vec<u64> {
-        let number = |handle: &str| Decoded::parse(handle).map(|decoded| decoded.side.conversation);
+    /// Asks for what it will probably need: read together, in one phase.
+    pub(crate) fn guess(&self, core: &Core, reads: &mut Reads) {
+        let named = |handle: &str| Decoded::parse(handle).map(|decoded| decoded.side);
         match self {
-            Self::Send(send) => send.to.iter().filter_map(|handle| number(handle)).collect(),
-            Self::End(end) => number(&end.handle).into_iter().collect(),
-            Self::Move(Move { handle, to: Destination::Conversation(to) | Destination::Named(to) }) => {
-                [handle, to].into_iter().filter_map(|handle| number(handle)).collect()
+            Self::Send(send) => {
+                for side in send.to.iter().filter_map(|handle| named(handle)) {
+                    reads.want_conversation(side.conversation);
+                    let (own, far) = (core.routes.get(side), core.routes.get(side.far()));
+                    // Its own queue counts what is kept, or what goes elsewhere.
+                    let retains = |queue: &u32| core.catalog().queue_by_number(*queue).is_some_and(|own| own.retention);
+                    let own = own.filter(|queue| far.is_none() || retains(queue));
+                    own.into_iter().chain(far).for_each(|queue| reads.want_queue(queue));
+                }
             }
-            Self::Receive(_, options) => options.conversation.as_deref().and_then(number).into_iter().collect(),
-            Self::Take(takes) => takes.iter().map(|take| take.side.conversation).collect(),
-            Self::All(verbs) => verbs.iter().flat_map(|verb| verb.conversations()).collect(),
-            _ => Vec::new(),
+            Self::Move(Move { handle, to: Destination::Conversation(to) | Destination::Named(to) }) => {
+                for side in [handle, to].into_iter().filter_map(|handle| named(handle)) {
+                    reads.want_conversation(side.conversation);
+                    core.routes.get(side).into_iter().for_each(|queue| reads.want_queue(queue));
+                }
+            }
+            Self::BeginTimer(timer) => {
+                named(timer.handle()).into_iter().for_each(|side| reads.want_conversation(side.conversation));
+            }
+            Self::End(end) => {
+                if let Some(side) = named(&end.handle) {
+                    reads.want_conversation(side.conversation);
+                    let queues = [side, side.far()].map(|side| core.routes.get(side));
+                    queues.into_iter().flatten().for_each(|queue| reads.want_queue(queue));
+                }
+            }
+            Self::Receive(name, options) => {
+                let queue = core.catalog().queues.get(name).map(|queue| queue.number);
+                let side = match &options.conversation {
+                    Some(handle) => named(handle),
+                    None => queue.and_then(|queue| core.heads.guess(queue)).map(|turn| turn.side),
+                };
+                let own = side.and_then(|side| core.routes.get(side));
+                queue.or(own).into_iter().for_each(|queue| reads.want_queue(queue));
+                side.into_iter().for_each(|side| reads.want_conversation(side.conversation));
+            }
+            Self::Take(takes) => {
+                for side in takes.iter().map(|take| take.side) {
+                    reads.want_conversation(side.conversation);
+                    core.routes.get(side).into_iter().for_each(|queue| reads.want_queue(queue));
+                }
+            }
+            Self::All(verbs) => verbs.iter().for_each(|verb| verb.guess(core, reads)),
+            _ => {}
         }
     }
 
-    /// Asks for what it will probably need: read together, in one phase.
-    pub(crate) fn guess(&self, core: &Core, reads: &mut Reads) {
-        let mut wanted = self.conversations();
-        if let Self::Receive(name, _) = self
-            && let Some(queue) = core.catalog().queues.get(name)
-        {
-            reads.want_queue(queue.number);
-            wanted.extend(core.heads.guess(queue.number).map(|side| side.conversation));
+    /// The group that it will probably lock.
+    pub(crate) fn guess_group(&self, core: &Core) -> Option<Rc<str>> {
+        let own = |handle: &str| Decoded::parse(handle).map(|decoded| Decoded { is_group: true, ..decoded }.text());
+        match self {
+            Self::Receive(queue, options) => match (&options.conversation, &options.group) {
+                (Some(handle), _) => own(handle),
+                (None, Some(group)) => Some(Rc::clone(group)),
+                (None, None) => core
+                    .catalog()
+                    .queues
+                    .get(queue)
+                    .and_then(|queue| core.heads.guess(queue.number))
+                    .map(|turn| turn.group),
+            },
+            Self::End(end) => own(&end.handle),
+            Self::BeginTimer(timer) => own(timer.handle()),
+            // The other one is asked for when it is known: a handle does not say which group its conversation is in now.
+            Self::Move(moved) => own(&moved.handle),
+            Self::GetGroupState(group) | Self::SetGroupState(group, _) => own(group),
+            _ => None,
         }
-        for number in wanted {
-            core.routes.get(number).into_iter().for_each(|queue| reads.want_queue(queue));
-            reads.want_conversation(number);
-        }
+    }
+
+    /// How long it waits for something to come, if it does.
+    pub(crate) fn wait(&self) -> Option<Wait> {
+        let (queue, timeout) = match self {
+            Self::Receive(queue, options) => (queue, options.timeout),
+            Self::GetConversationGroup(queue, timeout) => (queue, *timeout),
+            _ => return None,
+        };
+        timeout.map(|timeout| Wait { queue: Rc::clone(queue), timeout })
+    }
+
+    /// Whether it wants one certain group.
+    pub(crate) fn names_a_group(&self) -> bool {
+        matches!(self, Self::Receive(_, options) if options.conversation.is_some() || options.group.is_some())
     }
 
     /// Whether the stores that messages go through are all it needs.
@@ -174,6 +263,7 @@ impl Verb {
     pub(crate) fn size(&self) -> f64 {
         match self {
             Self::Send(send) => send.messages.iter().map(|message| message.body.size).sum(),
+            Self::BeginTimer(timer) => timer.size(),
             Self::SetGroupState(_, body) => body.size,
             Self::All(verbs) => verbs.iter().map(|verb| verb.size()).sum(),
             _ => 0.0,

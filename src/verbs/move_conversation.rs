@@ -7,7 +7,8 @@ use crate::conversation::{Conversation, State};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Role, is_id};
 use crate::membership;
-use crate::work::{Outcome, Stop, Work};
+use crate::stop::Outcome;
+use crate::work::Work;
 
 /// Where a conversation is moved to.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ impl Move {
             check_service(work, side.service, &to, other, *other_role)?;
         }
         let from = conversation.group(role);
-        lock_both(work, &from, &to)?;
+        work.lock_all(&[&from, &to])?;
         if !side.state.may_move() {
             let advice = "An endpoint can be moved as long as its side has not ended it.";
             return Err(work.at_commit(wrong_state("MOVE", 8438, &conversation, role, side.state, advice)).into());
@@ -92,15 +93,6 @@ impl Move {
             }
         }
     }
-}
-
-/// Both or none: who held one and waited for the other would keep others from it.
-fn lock_both(work: &Work<'_>, from: &Rc<str>, to: &Rc<str>) -> Outcome<()> {
-    if let Some(held) = [from, to].into_iter().find(|group| !work.is_free(group)) {
-        return Err(Stop::Held(Rc::clone(held)));
-    }
-    work.lock(from)?;
-    work.lock(to)
 }
 
 /// A group belongs to one service, and so to one queue.

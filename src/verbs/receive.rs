@@ -7,25 +7,25 @@ use num_traits::ToPrimitive;
 use super::Take;
 use crate::definitions::QueueDefinition;
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::{Role, SideId};
-use crate::line::{Line, members_in_line};
+use crate::ids::Role;
+use crate::line::{Line, Sides, members_in_line};
 use crate::membership;
 use crate::reading::{Allowance, read_rows};
 use crate::rows::{Owner, Rows};
-use crate::work::{Outcome, Work};
-
-/// The most rows that RECEIVE gives without `top`.
-const ROWS: u64 = 10_000;
+use crate::stop::{Outcome, pass_over};
+use crate::work::Work;
 
 /// What RECEIVE takes.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveOptions {
-    /// `TOP`: at most this many, a whole number from 1. Default: all that the group has ready, up to 10 000 rows and 64 MiB.
+    /// `TOP`: at most this many, whatever their size; a whole number from 1. Default: all that the group has ready, up to 10 000 rows and 64 MiB.
     pub top: Option<f64>,
     /// `WHERE conversation_handle`: only this conversation.
     pub conversation: Option<Rc<str>>,
     /// `WHERE conversation_group_id`: only this group.
     pub group: Option<Rc<str>>,
+    /// `WAITFOR … TIMEOUT`: how many milliseconds to wait for something; infinite: until it comes. Default: not at all.
+    pub timeout: Option<f64>,
 }
 
 impl ReceiveOptions {
@@ -37,6 +37,7 @@ impl ReceiveOptions {
                 "is not a whole number from 1. Leave it out to receive all that one group has ready",
             ));
         }
+        check_timeout(self.timeout)?;
         if self.conversation.is_some() && self.group.is_some() {
             return Err(Error::invalid_argument(
                 "group",
@@ -47,11 +48,32 @@ impl ReceiveOptions {
     }
 }
 
+/// A time to wait.
+pub(crate) fn check_timeout(timeout: Option<f64>) -> Result<()> {
+    if timeout.is_some_and(|timeout| timeout.is_nan() || timeout < 0.0) {
+        return Err(Error::invalid_argument("timeout", "is not a number of milliseconds from 0, or infinity"));
+    }
+    Ok(())
+}
+
 /// Rows, and what it takes to take them out.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) rows: Vec<Rows>,
     pub(crate) takes: Vec<Take>,
+}
+
+/// Refuses a queue that is off.
+pub(crate) fn receivable(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcome<()> {
+    work.queue(queue.number)?;
+    if queue.receive_enabled {
+        return Ok(());
+    }
+    let error = Error::new(
+        ErrorCode::QueueDisabled,
+        format!("The queue \"{}\" is off: nothing can be received from it. Switch it on with alterQueue.", queue.name),
+    );
+    Err(error.with("queue", &*queue.name).into())
 }
 
 /// Reads the ready rows of one conversation group of a queue (`name`; "": that of `options.conversation`): the first in line that nobody else holds, or the one that is asked for. Conversation by
@@ -63,40 +85,43 @@ pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions)
         ("", Some(handle)) => own_queue(work, handle)?,
         _ => work.look_up(|catalog| catalog.queue(name))?,
     };
-    work.queue(queue.number)?;
-    if !queue.receive_enabled {
-        let error = Error::new(
-            ErrorCode::QueueDisabled,
-            format!(
-                "The queue \"{}\" is off: nothing can be received from it. Switch it on with alterQueue.",
-                queue.name
-            ),
-        );
-        return Err(error.with("queue", &*queue.name).into());
-    }
-    let sides = match (&options.conversation, &options.group) {
-        (Some(handle), _) => one_conversation(work, &queue, handle)?,
-        (None, Some(group)) => one_group(work, &queue, group)?,
-        (None, None) => first_in_line(work, &queue)?,
+    receivable(work, &queue)?;
+    let top = options.top.and_then(|top| top.to_u64());
+    let received = match (&options.conversation, &options.group) {
+        (Some(handle), _) => {
+            let sides = one_conversation(work, &queue, handle)?;
+            read_sides(work, sides, top)?
+        }
+        (None, Some(group)) => {
+            let sides = one_group(work, &queue, group)?;
+            read_sides(work, sides, top)?
+        }
+        (None, None) => first_in_line(work, &queue, top)?,
     };
+    if work.is_view() {
+        received.takes.iter().for_each(|take| note(work, take));
+    }
+    Ok(received)
+}
 
-    let mut allowance = Allowance::new(options.top.and_then(|top| top.to_u64()).unwrap_or(ROWS));
+/// Reads side by side, as far as an allowance goes. One that can't be read is passed over, unless there is no other.
+fn read_sides(work: &mut Work<'_>, Sides { sides, mut problem }: Sides, top: Option<u64>) -> Outcome<Received> {
+    let mut allowance = Allowance::new(top);
     let mut received = Received::default();
     for side in sides {
         if allowance.is_used_up() {
             break;
         }
-        let Some(conversation) = work.stored(side.conversation)? else { continue };
+        let conversation = pass_over(work.stored(side.conversation), &mut problem)?.flatten();
+        let Some(conversation) = conversation else { continue };
         let owner = Owner::of(&conversation, side.role);
-        let Some(take) = read_rows(work, &conversation, side, &owner, &mut allowance, &mut received.rows)? else {
-            continue;
-        };
-        received.takes.push(take);
+        let take = read_rows(work, &conversation, side, &owner, &mut allowance, &mut received.rows);
+        received.takes.extend(pass_over(take, &mut problem)?.flatten());
     }
-    if work.is_view() {
-        received.takes.iter().for_each(|take| note(work, take));
+    match problem {
+        Some(problem) if received.takes.is_empty() => Err(problem.into()),
+        _ => Ok(received),
     }
-    Ok(received)
 }
 
 /// What a transaction has received is not given to it again.
@@ -117,15 +142,16 @@ fn own_queue(work: &mut Work<'_>, handle: &str) -> Outcome<QueueDefinition> {
     }
 }
 
-fn one_conversation(work: &mut Work<'_>, queue: &QueueDefinition, handle: &str) -> Outcome<Vec<SideId>> {
+fn one_conversation(work: &mut Work<'_>, queue: &QueueDefinition, handle: &str) -> Outcome<Sides> {
     let (conversation, role) = work.endpoint(handle)?;
     if !is_on(work, queue, &conversation, role) {
         return Err(work.not_found(handle).into());
     }
-    Ok(if work.try_lock(&conversation.group(role)) { vec![conversation.id_of(role)] } else { Vec::new() })
+    let is_free = work.try_lock(&conversation.group(role))?;
+    Ok(if is_free { conversation.id_of(role).into() } else { Sides::default() })
 }
 
-fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<Vec<SideId>> {
+fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<Sides> {
     let id = id.to_ascii_lowercase();
     let member = membership::any_member(work, &id)?;
     let Some((conversation, role)) = member.filter(|(conversation, role)| is_on(work, queue, conversation, *role))
@@ -138,19 +164,26 @@ fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<
         return Err(error.with("group", shown.as_str()).into());
     };
     let group = conversation.group(role);
-    if !work.try_lock(&group) {
-        return Ok(Vec::new());
+    if !work.try_lock(&group)? {
+        return Ok(Sides::default());
     }
-    match conversation.side(role).and_then(|side| side.group.as_ref()) {
-        Some(group) => members_in_line(work, queue.number, group),
-        None => Ok(vec![conversation.id_of(role)]),
+    match membership::stored_alone(work, &group)? {
+        Some(side) => Ok(side.into()),
+        None => members_in_line(work, queue.number, &group),
     }
 }
 
-fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcome<Vec<SideId>> {
+/// Whose turn it is, and can be read. A transaction holds the group from here on.
+fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition, top: Option<u64>) -> Outcome<Received> {
     let mut line = Line::of(queue.number);
-    let Some(turn) = line.first(work)? else { return Ok(Vec::new()) };
-    if turn.is_shared { members_in_line(work, queue.number, &turn.group) } else { Ok(vec![turn.side]) }
+    while let Some(turn) = line.next(work)? {
+        let sides = if turn.is_shared { members_in_line(work, queue.number, &turn.group)? } else { turn.side.into() };
+        let received = pass_over(read_sides(work, sides, top), &mut line.problem)?.unwrap_or_default();
+        if !received.takes.is_empty() && work.try_lock(&turn.group)? {
+            return Ok(received);
+        }
+    }
+    line.problem.map_or_else(|| Ok(Received::default()), |problem| Err(problem.into()))
 }
 
 fn is_on(

@@ -10,10 +10,15 @@ use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::definitions::{Catalog, SentBy};
 use crate::error::{Error, ErrorCode};
-use crate::ids::Role;
+use crate::ids::{Role, SideId};
 use crate::message::{Class, Row, count, system};
 use crate::notice::Dropped;
-use crate::work::{Outcome, Purpose, Work};
+use crate::stop::Outcome;
+use crate::work::{Purpose, Work};
+
+/// Why a message is dropped.
+pub(super) const HAS_ENDED: &str = "the far side has ended the conversation";
+pub(super) const IS_GONE: &str = "the far endpoint is gone";
 
 /// A message that is to be sent.
 #[derive(Clone, Debug)]
@@ -35,6 +40,8 @@ pub struct Send {
     pub to: Vec<Rc<str>>,
     /// As many as handles, or any number for one handle.
     pub messages: Vec<OutgoingMessage>,
+    /// The definitions that the bodies were validated by, if they were.
+    pub(crate) validated_by: Option<Rc<Catalog>>,
 }
 
 impl Send {
@@ -44,41 +51,53 @@ impl Send {
             1 => vec![self.messages.as_slice()],
             _ => self.messages.chunks(1).collect(),
         };
-        for (position, handle) in self.to.iter().enumerate() {
-            if self.to.iter().take(position).any(|other| other == handle) {
+        let mut checked: Vec<(SideId, &[OutgoingMessage])> = Vec::with_capacity(self.to.len());
+        for (handle, messages) in self.to.iter().zip(shares) {
+            let (conversation, role) = work.endpoint(handle)?;
+            let side = conversation.id_of(role);
+            if checked.iter().any(|(other, _)| *other == side) {
                 return Err(
                     Error::invalid_argument("to", "names a conversation twice: each gets the message once").into()
                 );
             }
+            check(work, &conversation, role, messages, self.validated_by.as_deref())?;
+            checked.push((side, messages));
         }
-        let mut checked = Vec::with_capacity(self.to.len());
-        for (handle, messages) in self.to.iter().zip(shares) {
-            let (conversation, role) = work.endpoint(handle)?;
-            check(work, &conversation, role, messages)?;
-            checked.push((conversation.number, role, messages));
-        }
-        for (number, role, messages) in checked {
+        for (side, messages) in checked {
             // Read anew: two of them may be the two ends of one conversation.
-            if let Some(conversation) = work.conversation(number)? {
-                send(work, conversation, role, messages)?;
+            if let Some(conversation) = work.conversation(side.conversation)? {
+                send(work, conversation, side.role, messages)?;
             }
         }
         Ok(())
     }
 }
 
-fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, messages: &[OutgoingMessage]) -> Outcome<()> {
+fn check(
+    work: &mut Work<'_>,
+    conversation: &Conversation,
+    role: Role,
+    messages: &[OutgoingMessage],
+    validated_by: Option<&Catalog>,
+) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Err(work.not_found(&conversation.handle(role)).into()) };
     // What an END or an Error at the other end does to a transaction that has already sent: see `too_late`.
     if !side.state.may_send() && !is_late(work, side.state) {
-        return Err(work
-            .at_commit(wrong_state("SEND", 8429, conversation, role, side.state, "Receive what is left, then END it."))
-            .into());
+        let advice = if side.state.may_end() {
+            "Receive what is left, then END it."
+        } else {
+            "It goes by itself once the far side has been told. Begin a new dialog."
+        };
+        return Err(work.at_commit(wrong_state("SEND", 8429, conversation, role, side.state, advice)).into());
     }
     let mut last = None;
     for message in messages {
         if last != Some(&message.message_type) {
             check_type(work, conversation, role, &message.message_type)?;
+            if let Some(definitions) = validated_by {
+                // A type that came after the bodies were validated: nobody has looked at them as that.
+                definitions.message_type(&message.message_type)?;
+            }
             last = Some(&message.message_type);
         }
     }
@@ -98,10 +117,17 @@ fn check(work: &mut Work<'_>, conversation: &Conversation, role: Role, messages:
 }
 
 fn check_type(work: &mut Work<'_>, conversation: &Conversation, role: Role, message_type: &Rc<str>) -> Outcome<()> {
-    let contract = work.look_up(|catalog| catalog.contract(&conversation.contract))?;
-    if !system::is_system(message_type) {
-        work.look_up(|catalog: &Catalog| catalog.message_type(message_type))?;
+    if system::is_system(message_type) {
+        let error = Error::new(
+            ErrorCode::NotInContract,
+            format!(
+                "The message type \"{message_type}\" is the broker's own and can't be sent. END the conversation, with an error or without, or send a type of your own."
+            ),
+        );
+        return Err(error.with("messageType", &**message_type).with("contract", &*conversation.contract).into());
     }
+    let contract = work.look_up(|catalog| catalog.contract(&conversation.contract))?;
+    work.look_up(|catalog: &Catalog| catalog.message_type(message_type))?;
     let sent_by = match contract.entries.iter().find(|(name, _)| name == message_type) {
         Some((_, sent_by)) => *sent_by,
         None => {
@@ -247,6 +273,7 @@ fn deliver(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, row
         && conversation.target.is_none()
         && conversation.side(role).is_some_and(|side| side.next_send == count(rows.len()));
     if is_first && !open_target(work, conversation)? {
+        drop_rows(work, conversation, role, &rows, "the target service does not accept the contract");
         let description = format!(
             "The service \"{}\" does not accept the contract \"{}\".",
             conversation.target_service, conversation.contract
@@ -256,11 +283,11 @@ fn deliver(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, row
     match conversation.side(far).map(|side| (side.state, side.service)) {
         Some((State::DisconnectedOutbound, service)) => {
             work.queue_of(service)?;
-            drop_rows(work, conversation, role, &rows, "the far side has ended the conversation");
+            drop_rows(work, conversation, role, &rows, HAS_ENDED);
         }
         Some(_) => arrival::arrive(work, conversation, far, rows, false)?,
         None => {
-            drop_rows(work, conversation, role, &rows, "the far endpoint is gone");
+            drop_rows(work, conversation, role, &rows, IS_GONE);
             arrival::fail(work, conversation, role, -8462, "The far endpoint of the conversation is gone.")?;
         }
     }
@@ -301,7 +328,14 @@ fn is_late(work: &Work<'_>, state: State) -> bool {
     matches!(work.purpose, Purpose::CommitOf(_)) && matches!(state, State::DisconnectedInbound | State::Error)
 }
 
-fn drop_rows(work: &mut Work<'_>, conversation: &Conversation, role: Role, rows: &[Row], reason: &'static str) {
+/// Rows that `role` has sent go nowhere, and every broker hears of it (D13).
+pub(super) fn drop_rows(
+    work: &mut Work<'_>,
+    conversation: &Conversation,
+    role: Role,
+    rows: &[Row],
+    reason: &'static str,
+) {
     for row in rows {
         let message = vec![
             ("messageId", Value::from(&*crate::ids::text(row.id))),
@@ -318,6 +352,12 @@ fn drop_rows(work: &mut Work<'_>, conversation: &Conversation, role: Role, rows:
 pub(crate) fn change_state(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, to: State) -> Outcome<()> {
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let from = std::mem::replace(&mut side.state, to);
+    if matches!(to, State::DisconnectedInbound | State::Error)
+        && let Some(outgoing) = &mut side.outgoing
+    {
+        // What is still to be transmitted is held from then on, and goes with END.
+        outgoing.turn = None;
+    }
     let service = side.service;
     work.move_state(conversation, role, service, Some(from), Some(to))
 }

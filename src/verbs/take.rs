@@ -6,9 +6,10 @@ use crate::conversation::{Interval, Side, System};
 use crate::error::{Error, ErrorCode};
 use crate::ids::SideId;
 use crate::message::{self, Class};
+use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::sweep;
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// What was received from one side.
 #[derive(Clone, Debug)]
@@ -95,6 +96,9 @@ impl Take {
     fn delete(&self, work: &mut Work<'_>, side: &mut Side) {
         for (_, number) in &self.system {
             work.write(Change::Delete(StoreName::Messages, message::key(self.side, Class::System, *number)));
+            if side.has_bodies {
+                work.write(Change::Delete(StoreName::Bodies, message::key(self.side, Class::System, *number)));
+            }
             side.runs = side.runs.saturating_sub(1);
         }
         let is_kept = |run: &TakenRun| {

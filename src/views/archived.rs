@@ -9,8 +9,8 @@ use crate::archive::Archived;
 use crate::driver::Driver;
 use crate::message::count;
 use crate::rows::Rows;
+use crate::stop::Outcome;
 use crate::store::{Bound, Key, Range, StoreName};
-use crate::work::Outcome;
 
 /// Records that are read at once.
 const RECORDS: u32 = 32;

@@ -13,8 +13,9 @@ use crate::ids::Role;
 use crate::membership;
 use crate::message::count;
 use crate::record::float;
+use crate::stop::{Outcome, Stop, pass_over};
 use crate::store::{Bound, Direction, Key, Range, StoreName};
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// Which endpoints. What is absent does not matter.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +55,8 @@ pub struct Endpoint {
     pub state: State,
     /// When the conversation expires.
     pub lifetime: Option<Instant>,
+    /// When the earliest of its timers fires.
+    pub dialog_timer: Option<Instant>,
     /// 1 to 10.
     pub priority: u32,
     /// The next number to send.
@@ -79,6 +82,7 @@ impl Endpoint {
             contract: Rc::clone(&conversation.contract),
             state: side.state,
             lifetime: conversation.lifetime.map(|(at, _)| at),
+            dialog_timer: side.timers.iter().map(|timer| timer.at).min_by(f64::total_cmp),
             priority: side.priority,
             send_sequence: side.next_send,
             receive_sequence: side.next_expected,
@@ -125,23 +129,27 @@ pub(crate) async fn conversations(
         let records = driver.tx.get_range(StoreName::Conversations, &range, limit, Direction::Forward).await?;
         let is_last = count(records.len()) < PAGE_ROWS;
         let mut last = None;
-        for (index, record) in records.into_iter().enumerate() {
-            let number = match record.item(1).number().and_then(|number| number.to_u64()) {
-                Some(number) => number,
-                // Only the store knows which one it is.
-                None => match driver.tx.get_keys(StoreName::Conversations, &range, limit).await?.get(index) {
-                    Some(Key::Number(number)) => number.to_u64().unwrap_or_default(),
-                    _ => 0,
-                },
-            };
-            let conversation = Conversation::from_record(number, &record)?;
+        for record in records {
+            let number = record.item(1).number().and_then(|number| number.to_u64()).unwrap_or_default();
+            // One that can't be read says so when it is asked for by its handle.
+            let conversation = pass_over(Conversation::from_record(number, &record).map_err(Stop::from), &mut None)?;
             let endpoints = [Role::Initiator, Role::Target]
                 .into_iter()
-                .filter_map(|role| Endpoint::of(driver.core, &conversation, role));
+                .filter_map(|role| Endpoint::of(driver.core, conversation.as_deref()?, role));
             page.rows.extend(endpoints.filter(|endpoint| filter.wants(endpoint)));
-            last = Some(float(number));
+            last = conversation.is_some().then_some(float(number));
         }
-        let Some(last) = last.filter(|_| !is_last) else { return Ok(page) };
+        if is_last {
+            return Ok(page);
+        }
+        if last.is_none() {
+            // Only the store knows which one it is.
+            last = match driver.tx.get_keys(StoreName::Conversations, &range, limit).await?.pop() {
+                Some(Key::Number(number)) => Some(number),
+                _ => None,
+            };
+        }
+        let Some(last) = last else { return Ok(page) };
         range.lower = Bound::Excluding(last.into());
         if extent == Extent::Page && count(page.rows.len()) >= PAGE_ROWS {
             page.next = Some(vec![last]);
@@ -159,7 +167,7 @@ fn of_group(work: &mut Work<'_>, group: &str) -> Outcome<Vec<Endpoint>> {
     work.need(sides.iter().map(|side| side.conversation), [])?;
     let mut endpoints = Vec::new();
     for side in sides {
-        let conversation = work.conversation(side.conversation)?;
+        let conversation = pass_over(work.conversation(side.conversation), &mut None)?.flatten();
         endpoints.extend(conversation.and_then(|conversation| Endpoint::of(work.core, &conversation, side.role)));
     }
     Ok(endpoints)

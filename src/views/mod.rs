@@ -10,14 +10,14 @@ mod transmission;
 use std::rc::Rc;
 
 use crate::changes::Changes;
-use crate::commit::RELOADS;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::reads::Reads;
 use crate::rows::Rows;
+use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, transact};
-use crate::work::{Outcome, Purpose, Stop, Work};
+use crate::work::{Purpose, Work};
 
 use archived::select_archive;
 pub use endpoints::{Endpoint, EndpointFilter};
@@ -86,27 +86,27 @@ pub(crate) enum Seen {
 }
 
 impl Core {
-    /// Answers in one read-only storage transaction, begun again when the definitions turn out to be old.
+    /// Answers in one read-only storage transaction.
     pub(crate) async fn see(self: &Rc<Self>, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
         if let View::Select(_, filter) | View::Count(_, filter) | View::Archive(filter) = view {
             filter.check()?;
         }
         let scope: &[StoreName] =
             if matches!(view, View::Archive(_)) { &[StoreName::Meta, StoreName::Archive] } else { &SCOPE };
-        for _ in 0..RELOADS {
-            let read = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
-                self.check_database(tx).await?;
-                let (mut reads, mut changes) = (Reads::default(), Changes::default());
-                Driver { core: self, tx, catalog: self.catalog(), reads: &mut reads, changes: &mut changes }
-                    .answer(view, position, extent)
-                    .await
-            });
-            match read.await {
-                Err(Stop::Stale) => self.reload_catalog().await?,
-                read => return Ok(read?),
+        let seen = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
+            self.check_database(tx).await?;
+            let (mut reads, mut changes) = (Reads::default(), Changes::default());
+            let mut driver =
+                Driver { core: self, tx, call: 0, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };
+            match driver.answer(view, position, extent).await {
+                Err(Stop::Stale) => {
+                    driver.read_definitions().await?;
+                    driver.answer(view, position, extent).await
+                }
+                seen => seen,
             }
-        }
-        Err(Stop::Stale.into())
+        });
+        Ok(seen.await?)
     }
 }
 

@@ -7,7 +7,8 @@ use crate::definitions::QueueDefinition;
 use crate::driver::Driver;
 use crate::message::count;
 use crate::queue::Queue;
-use crate::work::{Outcome, Work};
+use crate::stop::Outcome;
+use crate::work::Work;
 
 /// A queue, as `sys.service_queues` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,11 @@ use crate::message::{self, Class, RUN_ROWS, Run, Status, count};
 use crate::reading::with_large_bodies;
 use crate::record::{Unreadable, float, read_all};
 use crate::rows::{Owner, Rows};
+use crate::stop::Outcome;
 use crate::store::{Bound, Direction, Key, Range, Source, StoreName};
 use crate::turn::Turn;
 use crate::visible::segments;
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// Runs in the order of their rows: those of a service, or those of one class of a side.
 struct Stream {
@@ -56,6 +57,10 @@ impl Stream {
                 }
             }
             driver.look(|work| work.need(self.runs.iter().map(|run| run.side.conversation), [])).await?;
+            let unreadable = &driver.changes.unreadable;
+            if let Some(error) = self.runs.iter().find_map(|run| unreadable.get(&run.side.conversation)) {
+                return Err(error.clone().into());
+            }
         }
         Ok(self.runs.front().map(|run| run.first_order))
     }
@@ -63,7 +68,7 @@ impl Stream {
     /// The error for record `index` of what is left to be read: only the store knows its key for sure.
     async fn unreadable(
         &self,
-        driver: &Driver<'_>,
+        driver: &mut Driver<'_>,
         direction: Direction,
         index: usize,
         problem: Unreadable,
@@ -72,7 +77,14 @@ impl Stream {
         if direction == Direction::Backward {
             keys.reverse();
         }
-        Ok(problem.at(self.source.store(), &keys.into_iter().nth(index).unwrap_or(Key::Number(-1.0))))
+        let key = keys.into_iter().nth(index).unwrap_or(Key::Number(-1.0));
+        let error = problem.at(self.source.store(), &key);
+        let Some(side) = message::side_of(&key) else { return Ok(error) };
+        let conversation = driver.look(|work| work.conversation(side.conversation)).await;
+        Ok(match conversation {
+            Ok(Some(conversation)) => error.with("handle", &*conversation.handle(side.role)),
+            _ => error,
+        })
     }
 }
 

@@ -8,9 +8,10 @@ use crate::clock::Instant;
 use crate::conversation::{Conversation, Side};
 use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Run, count, system};
+use crate::stop::Outcome;
 use crate::store::StoreName;
 use crate::turn::{HeldTurn, OutgoingTurn};
-use crate::work::{Outcome, Work};
+use crate::work::Work;
 
 /// A row of the transmission queue, as `sys.transmission_queue` shows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,10 +76,12 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
         for record in work.get_range(StoreName::Turns, HeldTurn::of_queue(queue.number), None)?.to_vec() {
             let side =
                 HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &queue.number.into()))?.side;
-            let sender = SideId { role: side.role.other(), ..side };
-            if is_wanted(sender) {
-                let reason = format!("The queue \"{}\" of the target service is off.", queue.name);
-                held(work, side, &reason.into(), &mut rows)?;
+            let reason = format!("The queue \"{}\" of the target service is off.", queue.name).into();
+            if is_wanted(SideId { role: side.role.other(), ..side }) {
+                held(work, side, &reason, &mut rows)?;
+            }
+            if is_wanted(side) {
+                held_own(work, side, &reason, &mut rows)?;
             }
         }
     }
@@ -95,12 +98,28 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
 fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
     let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
     let Some(side) = conversation.side(id.role) else { return Ok(()) };
-    let runs = read_runs(work, id, Class::Received, side.visible_end(), last_run(side.next_expected))?;
+    let handle = conversation.handle(id.role);
+    let runs = read_runs(work, id, Class::Received, side.visible_end(), last_run(side.next_expected));
+    let runs = runs.map_err(|stop| stop.about(&handle))?;
     add(work, &conversation, id.role.other(), &runs, side.visible_end(), reason, rows)?;
-    for row in side.system.iter().filter(|row| row.held) {
-        let runs = read_runs(work, id, Class::System, row.number, row.number)?;
+    for row in side.system.iter().filter(|row| row.held && !row.own) {
+        let runs = read_runs(work, id, Class::System, row.number, row.number);
+        let runs = runs.map_err(|stop| stop.about(&handle))?;
         add(work, &conversation, id.role.other(), &runs, row.number, reason, rows)?;
     }
+    Ok(())
+}
+
+/// What the broker itself has to tell the side is from the side, and to it.
+fn held_own(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
+    let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
+    let Some(side) = conversation.side(id.role) else { return Ok(()) };
+    let first = rows.len();
+    for row in side.system.iter().filter(|row| row.held && row.own) {
+        let runs = read_runs(work, id, Class::System, row.number, row.number)?;
+        add(work, &conversation, id.role, &runs, row.number, reason, rows)?;
+    }
+    rows.iter_mut().skip(first).for_each(|row| row.to_service = Rc::clone(&row.from_service));
     Ok(())
 }
 
@@ -116,7 +135,8 @@ fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) ->
         }
         reason => reason.into(),
     };
-    let runs = read_runs(work, id, Class::Sent, outgoing.acknowledged, last_run(side.next_send))?;
+    let runs = read_runs(work, id, Class::Sent, outgoing.acknowledged, last_run(side.next_send));
+    let runs = runs.map_err(|stop| stop.about(&conversation.handle(id.role)))?;
     add(work, &conversation, id.role, &runs, outgoing.acknowledged, &reason, rows)
 }
 

@@ -8,7 +8,8 @@ use web_sys::AbortSignal;
 
 use super::convert::{self, Columns};
 use super::error::{promise, to_js};
-use super::registry::{self, Callbacks, Member, Settings};
+use super::registry::{self, Callbacks, GivenClock, Member, Settings};
+use super::signal;
 use super::transaction::RawTransaction;
 use crate::call::Call;
 use crate::error::Result;
@@ -37,7 +38,9 @@ impl RawBroker {
     fn call(&self, call: Result<Call>, signal: Option<AbortSignal>, done: JsValue) -> Promise {
         let member = Rc::clone(&self.member);
         promise(async move {
-            let answer = member.broker.call(call?, convert::cancelled(signal)).await?;
+            let nudged = Rc::clone(&member);
+            let cancelled = signal::cancelled(signal, move || nudged.broker.nudge());
+            let answer = member.broker.call(call?, cancelled).await?;
             Ok(convert::answer(answer, done))
         })
     }
@@ -63,9 +66,10 @@ impl RawBroker {
     /// Opens a broker. `on_notice` hears what commits touch, `on_close` once why the broker was closed.
     pub fn open(name: String, options: JsValue, on_notice: Function, on_close: Function) -> Promise {
         promise(async move {
-            let now = Reflect::get(&options, &"now".into()).ok().and_then(|now| now.dyn_into().ok());
+            let function = |name: &str| Reflect::get(&options, &name.into()).ok().and_then(|it| it.dyn_into().ok());
+            let clock = GivenClock { now: function("now"), sleep: function("sleep") };
             let settings: Settings = convert::options(options)?;
-            let member = registry::join(&name, &settings, now, Callbacks { on_notice, on_close }).await?;
+            let member = registry::join(&name, &settings, clock, Callbacks { on_notice, on_close }).await?;
             Ok(Self { member }.into())
         })
     }
@@ -90,6 +94,12 @@ impl RawBroker {
             .broker
             .validation_of(message_type)
             .map_or(JsValue::UNDEFINED, |validation| validation.letter().into())
+    }
+
+    /// The validators that brokers over this connection were given, by message type. The package fills it.
+    #[wasm_bindgen(getter)]
+    pub fn validators(&self) -> js_sys::Map {
+        self.member.connection.validators.clone()
     }
 
     /// Adds definitions.
@@ -148,7 +158,7 @@ impl RawBroker {
         signal: Option<AbortSignal>,
     ) -> Promise {
         let (send, ids) = convert::send(
-            &self.member.connection.host,
+            &self.member.broker.core,
             &handles,
             &message_type,
             convert::body(body, packing, size),
@@ -171,13 +181,28 @@ impl RawBroker {
         signal: Option<AbortSignal>,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = convert::send_many(&self.member.connection.host, handle, columns);
+        let (send, ids) = convert::send_many(&self.member.broker.core, handle, columns);
         self.call(Ok(Call::Verb(send)), signal, ids)
     }
 
     /// RECEIVE.
     pub fn receive(&self, queue: String, options: JsValue, signal: Option<AbortSignal>) -> Promise {
         self.call(Ok(Call::Verb(Verb::Receive(queue.into(), convert::receive(&options)))), signal, JsValue::UNDEFINED)
+    }
+
+    /// BEGIN CONVERSATION TIMER; without `timeout` it is cancelled.
+    #[wasm_bindgen(js_name = beginConversationTimer)]
+    pub fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        name: &str,
+        body: JsValue,
+        packing: u32,
+        size: f64,
+    ) -> Promise {
+        let host = &self.member.connection.host;
+        self.verb(convert::timer(host, handle, timeout, name, convert::body(body, packing, size)))
     }
 
     /// MOVE CONVERSATION.
@@ -246,12 +271,15 @@ impl RawBroker {
         self.verb(Verb::PurgeArchive(before))
     }
 
+    /// Does what is due now; gives how many messages came of it.
+    pub fn poll(&self) -> Promise {
+        let member = Rc::clone(&self.member);
+        promise(async move { Ok(crate::record::value(member.broker.poll().await?).0) })
+    }
+
     /// Begins a transaction.
     pub fn begin(&self) -> std::result::Result<RawTransaction, JsValue> {
-        let begun = self.member.broker.begin();
-        begun
-            .map(|transaction| RawTransaction::new(transaction, self.member.connection.host.clone()))
-            .map_err(|error| to_js(&error))
+        self.member.broker.begin().map(RawTransaction::new).map_err(|error| to_js(&error))
     }
 
     /// Closes it. Idempotent.

@@ -5,11 +5,9 @@ use std::rc::Rc;
 use js_sys::Array;
 use serde::de::DeserializeOwned;
 use wasm_bindgen::prelude::*;
-use web_sys::AbortSignal;
 
 use crate::body::{Body, Part, Value};
-use crate::commit::Cancelled;
-use crate::core::Host;
+use crate::core::{Core, Host};
 use crate::definitions::ServiceChange;
 use crate::error::{Error, ErrorCode, Result};
 use crate::message::Column;
@@ -17,7 +15,8 @@ use crate::notice::Notice;
 use crate::record::{optional, value};
 use crate::rows::Rows;
 use crate::verbs::{
-    Answer, ConversationInfo, Destination, End, EndError, EndOptions, Move, OutgoingMessage, ReceiveOptions, Send, Verb,
+    Answer, BeginTimer, ConversationInfo, Destination, End, EndError, EndOptions, Move, OutgoingMessage,
+    ReceiveOptions, Send, TimerOptions, Verb,
 };
 use crate::views::{Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 
@@ -32,25 +31,20 @@ fn names(names: &Array) -> Vec<Rc<str>> {
     names.iter().filter_map(|name| name.as_string()).map(Rc::from).collect()
 }
 
-/// What tells whether the caller has given up.
-pub(super) fn cancelled(signal: Option<AbortSignal>) -> Option<Cancelled> {
-    signal.map(|signal| -> Cancelled { Rc::new(move || signal.aborted()) })
-}
-
 /// SEND of one message on several conversations, and the ids of the messages.
-pub(super) fn send(host: &Host, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
+pub(super) fn send(core: &Core, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
     let to = names(handles);
     let message_type: Rc<str> = message_type.into();
     let headers = (!headers.is_undefined()).then(|| Part::from(Value(headers)));
     let message = || OutgoingMessage {
         message_type: Rc::clone(&message_type),
-        id: host.ids.uuid(),
+        id: core.host.ids.uuid(),
         headers: headers.clone(),
         body: body.clone(),
     };
     let messages: Vec<_> = std::iter::repeat_with(message).take(to.len()).collect();
     let ids = ids(&messages);
-    (Verb::Send(Send { to, messages }), ids)
+    (Verb::Send(Send { to, messages, validated_by: Some(core.catalog()) }), ids)
 }
 
 /// The columns of many messages, all of one length.
@@ -66,7 +60,7 @@ pub(super) struct Columns {
 }
 
 /// SEND of many messages on one conversation, and their ids.
-pub(super) fn send_many(host: &Host, handle: String, columns: Columns) -> (Verb, JsValue) {
+pub(super) fn send_many(core: &Core, handle: String, columns: Columns) -> (Verb, JsValue) {
     let types = match columns.types.as_string() {
         Some(name) => vec![Rc::from(name); columns.sizes.len()],
         None => names(columns.types.unchecked_ref()),
@@ -75,7 +69,7 @@ pub(super) fn send_many(host: &Host, handle: String, columns: Columns) -> (Verb,
     let headers = columns.headers.map(|headers| Value(headers.into()));
     let message = |(index, (message_type, size)): (usize, (Rc<str>, f64))| OutgoingMessage {
         message_type,
-        id: host.ids.uuid(),
+        id: core.host.ids.uuid(),
         headers: headers.as_ref().map(|headers| headers.item(index)).filter(|own| !own.is_undefined()).map(Part::from),
         body: Body {
             value: Part::item(&bodies, index),
@@ -85,7 +79,7 @@ pub(super) fn send_many(host: &Host, handle: String, columns: Columns) -> (Verb,
     };
     let messages: Vec<_> = types.into_iter().zip(columns.sizes).enumerate().map(message).collect();
     let ids = ids(&messages);
-    (Verb::Send(Send { to: vec![handle.into()], messages }), ids)
+    (Verb::Send(Send { to: vec![handle.into()], messages, validated_by: Some(core.catalog()) }), ids)
 }
 
 /// A body, as the package has packed and measured it.
@@ -116,6 +110,7 @@ pub(super) fn receive(options: &JsValue) -> ReceiveOptions {
         top: number(options, "top"),
         conversation: text(options, "conversation"),
         group: text(options, "group"),
+        timeout: number(options, "timeout"),
     }
 }
 
@@ -133,6 +128,16 @@ pub(super) fn service_change(change: &JsValue) -> ServiceChange {
 pub(super) fn move_to(handle: String, to: String, is_conversation: bool) -> Verb {
     let to = if is_conversation { Destination::Conversation(to.into()) } else { Destination::Named(to.into()) };
     Verb::Move(Move { handle: handle.into(), to })
+}
+
+/// The queues that another context has touched.
+pub(super) fn touched(notice: &JsValue) -> Vec<Rc<str>> {
+    field(notice, "queues").items().iter().filter_map(Value::text).map(Rc::from).collect()
+}
+
+/// BEGIN CONVERSATION TIMER. `timeout`: null cancels.
+pub(super) fn timer(host: &Host, handle: &str, timeout: Option<f64>, name: &str, body: Body) -> Verb {
+    Verb::BeginTimer(BeginTimer::new(host, handle, timeout, TimerOptions { name: name.into(), body }))
 }
 
 /// END and what it takes.
@@ -186,7 +191,7 @@ fn ids(messages: &[OutgoingMessage]) -> JsValue {
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
         Answer::Done | Answer::Moved(_) => done,
-        Answer::Conversation(info) => conversation(&info),
+        Answer::Conversation(info) | Answer::Reused(info) => conversation(&info),
         Answer::Received(batches, _) => list(&batches, rows),
         Answer::Ended(result) => {
             Value::object(vec![("discarded", value(result.discarded)), ("archived", value(result.archived))]).0
@@ -195,7 +200,9 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
             let state = state.unwrap_or_else(Body::none);
             Value::object(vec![("value", state.value.value()), ("packing", Value::from(state.packing))]).0
         }
+        Answer::Group(group) => optional(group.as_deref()).0,
         Answer::Count(count) => value(count).0,
+        Answer::Polled(polled) => value(polled.moved).0,
     }
 }
 
@@ -312,7 +319,7 @@ fn endpoint(endpoint: &Endpoint) -> Value {
         ("key", Value::null()),
         ("state", Value::from(endpoint.state.letters())),
         ("lifetime", endpoint.lifetime.map_or_else(Value::null, Value::from)),
-        ("dialogTimer", Value::null()),
+        ("dialogTimer", endpoint.dialog_timer.map_or_else(Value::null, Value::from)),
         ("priority", Value::from(endpoint.priority)),
         ("sendSequence", value(endpoint.send_sequence)),
         ("receiveSequence", value(endpoint.receive_sequence)),
@@ -339,6 +346,11 @@ fn transmission_row(row: &TransmissionRow) -> Value {
         ("body", row.body.clone()),
         ("packing", Value::from(row.packing)),
     ])
+}
+
+/// When something new is due, as the notice of another context says.
+pub(super) fn due(notice: &JsValue) -> Option<f64> {
+    number(notice, "due")
 }
 
 /// What a commit touched: for the package's events and for other contexts.
@@ -374,6 +386,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("states", Value::list(states)),
         ("dropped", Value::list(dropped)),
         ("disabled", Value::list(disabled)),
+        ("due", notice.due.map_or_else(Value::null, Value::from)),
     ]);
     notice.0
 }

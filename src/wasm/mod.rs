@@ -7,6 +7,7 @@ mod broker;
 mod convert;
 mod error;
 mod registry;
+mod signal;
 mod transaction;
 
 pub use broker::{RawBroker, delete_broker};

@@ -13,10 +13,12 @@ use super::convert;
 use crate::broker::Broker;
 use crate::core::Host;
 use crate::error::{Error, Result};
+use crate::group::Locks;
 use crate::map::Map;
 use crate::store::{CloseReason, Durability, IndexedDbOptions, IndexedDbStore, MemoryStore, Store};
 use crate::web::clock::WebClock;
 use crate::web::ids::WebIds;
+use crate::web::locks::WebLocks;
 use crate::web::timer::WebTimer;
 use crate::web::wake::Wake;
 
@@ -27,6 +29,13 @@ pub(super) struct Settings {
     durability: String,
     storage: String,
     pub(super) lock_timeout: f64,
+}
+
+/// The functions of the clock that an application gives; the same ones for the same clock.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct GivenClock {
+    pub(super) now: Option<Function>,
+    pub(super) sleep: Option<Function>,
 }
 
 /// Called with what a commit touched, and with why the broker was closed.
@@ -41,12 +50,14 @@ pub(super) struct Callbacks {
 pub(super) struct Connection {
     name: String,
     durability: String,
-    now: Option<Function>,
+    clock: GivenClock,
     pub(super) host: Host,
     root: Broker,
     members: RefCell<Vec<Weak<Member>>>,
     open: Cell<u32>,
     can_store_blobs: Cell<Option<bool>>,
+    /// The package keeps here what its brokers over the connection were given: validators, by message type.
+    pub(super) validators: js_sys::Map,
     /// Taken away when the connection is closed.
     wake: Rc<RefCell<Option<Wake>>>,
 }
@@ -78,11 +89,11 @@ fn with<T>(work: impl FnOnce(&mut Map<String, Entry>) -> T) -> T {
 pub(super) async fn join(
     name: &str,
     settings: &Settings,
-    now: Option<Function>,
+    clock: GivenClock,
     callbacks: Callbacks,
 ) -> Result<Rc<Member>> {
     if settings.storage == "memory" {
-        let connection = Rc::new(Connection::open(name, settings, now).await?);
+        let connection = Rc::new(Connection::open(name, settings, clock).await?);
         return connection.join(settings, callbacks).await;
     }
     loop {
@@ -100,13 +111,13 @@ pub(super) async fn join(
         });
         match waiting {
             Some(Ok(connection)) => {
-                connection.check_same(settings, now.as_ref())?;
+                connection.check_same(settings, &clock)?;
                 return connection.join(settings, callbacks).await;
             }
             // However it ended for the other one: look again.
             Some(Err(receiver)) => _ = receiver.await,
             None => {
-                let connection = Connection::open(name, settings, now.clone()).await.map(Rc::new);
+                let connection = Connection::open(name, settings, clock.clone()).await.map(Rc::new);
                 let opened = connection.as_ref().ok().map(|connection| Entry::Open(Rc::clone(connection)));
                 let before = with(|connections| match opened {
                     Some(entry) => connections.insert(name.to_owned(), entry),
@@ -133,7 +144,7 @@ pub(super) fn close_all(name: &str, reason: &str) {
 }
 
 impl Connection {
-    async fn open(name: &str, settings: &Settings, now: Option<Function>) -> Result<Self> {
+    async fn open(name: &str, settings: &Settings, given: GivenClock) -> Result<Self> {
         let store: Rc<dyn Store> = if settings.storage == "memory" {
             Rc::new(MemoryStore::new())
         } else {
@@ -150,9 +161,10 @@ impl Connection {
         let notified = Rc::clone(&wake);
         let host = Host {
             store,
-            clock: Rc::new(WebClock { now: now.clone() }),
-            timer: Rc::new(WebTimer),
+            clock: Rc::new(WebClock { now: given.now.clone() }),
+            timer: Rc::new(WebTimer { clock: given.sleep.clone() }),
             ids: Rc::new(WebIds::new()?),
+            locks: WebLocks::new(name).filter(|_| is_shared).map(|locks| -> Rc<dyn Locks> { Rc::new(locks) }),
             spawn: Rc::new(spawn_local),
             wake: Rc::new(move |notice| {
                 if let Some(wake) = &*notified.borrow() {
@@ -172,20 +184,21 @@ impl Connection {
         Ok(Self {
             name: name.to_owned(),
             durability: settings.durability.clone(),
-            now,
+            clock: given,
             host,
             root,
             members: RefCell::default(),
             open: Cell::new(0),
             can_store_blobs: Cell::new(None),
+            validators: js_sys::Map::new(),
             wake,
         })
     }
 
-    fn check_same(&self, settings: &Settings, now: Option<&Function>) -> Result<()> {
+    fn check_same(&self, settings: &Settings, clock: &GivenClock) -> Result<()> {
         let differs = if self.durability != settings.durability {
             Some("durability")
-        } else if self.now.as_ref() != now {
+        } else if self.clock != *clock {
             Some("clock")
         } else {
             None
@@ -293,6 +306,11 @@ fn hear(name: &str, message: &JsValue) {
         Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
         _ => None,
     });
+    let queues = convert::touched(message);
+    connection.iter().for_each(|connection| connection.root.hear(&queues));
+    if let (Some(connection), Some(at)) = (&connection, convert::due(message)) {
+        connection.root.due_elsewhere(at);
+    }
     for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())
     {
         tell(&member.callbacks.on_notice, message);

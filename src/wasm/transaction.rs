@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use js_sys::{Array, Promise};
 use wasm_bindgen::prelude::*;
+use web_sys::AbortSignal;
 
 use super::convert::{self, Columns};
 use super::error::promise;
+use super::signal;
 use crate::call::Call;
-use crate::core::Host;
 use crate::error::Result;
 use crate::transaction::Transaction;
 use crate::verbs::Verb;
@@ -18,25 +19,26 @@ use crate::verbs::Verb;
 #[derive(Debug)]
 pub struct RawTransaction {
     transaction: Rc<Transaction>,
-    host: Host,
 }
 
 impl RawTransaction {
-    pub(super) fn new(transaction: Rc<Transaction>, host: Host) -> Self {
-        Self { transaction, host }
+    pub(super) fn new(transaction: Rc<Transaction>) -> Self {
+        Self { transaction }
     }
 
     /// Runs a verb. `done` is what it gives when it has no answer of its own.
-    fn call(&self, call: Result<Call>, done: JsValue) -> Promise {
+    fn call(&self, call: Result<Call>, signal: Option<AbortSignal>, done: JsValue) -> Promise {
         let transaction = Rc::clone(&self.transaction);
         promise(async move {
-            let answer = transaction.call(call?).await?;
+            let nudged = Rc::clone(&transaction);
+            let cancelled = signal::cancelled(signal, move || nudged.nudge());
+            let answer = transaction.call(call?, cancelled).await?;
             Ok(convert::answer(answer, done))
         })
     }
 
     fn verb(&self, verb: Verb) -> Promise {
-        self.call(Ok(Call::Verb(verb)), JsValue::UNDEFINED)
+        self.call(Ok(Call::Verb(verb)), None, JsValue::UNDEFINED)
     }
 }
 
@@ -51,7 +53,7 @@ impl RawTransaction {
     /// BEGIN DIALOG.
     #[wasm_bindgen(js_name = beginDialog)]
     pub fn begin_dialog(&self, options: JsValue) -> Promise {
-        self.call(convert::options(options).map(Call::Begin), JsValue::UNDEFINED)
+        self.call(convert::options(options).map(Call::Begin), None, JsValue::UNDEFINED)
     }
 
     /// SEND on one or several conversations.
@@ -65,8 +67,8 @@ impl RawTransaction {
         headers: JsValue,
     ) -> Promise {
         let (send, ids) =
-            convert::send(&self.host, &handles, &message_type, convert::body(body, packing, size), headers);
-        self.call(Ok(Call::Verb(send)), ids)
+            convert::send(&self.transaction.core, &handles, &message_type, convert::body(body, packing, size), headers);
+        self.call(Ok(Call::Verb(send)), None, ids)
     }
 
     /// SEND of many messages on one conversation.
@@ -81,13 +83,39 @@ impl RawTransaction {
         headers: Option<Array>,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = convert::send_many(&self.host, handle, columns);
-        self.call(Ok(Call::Verb(send)), ids)
+        let (send, ids) = convert::send_many(&self.transaction.core, handle, columns);
+        self.call(Ok(Call::Verb(send)), None, ids)
     }
 
     /// RECEIVE.
-    pub fn receive(&self, queue: String, options: JsValue) -> Promise {
-        self.verb(Verb::Receive(queue.into(), convert::receive(&options)))
+    pub fn receive(&self, queue: String, options: JsValue, signal: Option<AbortSignal>) -> Promise {
+        self.call(Ok(Call::Verb(Verb::Receive(queue.into(), convert::receive(&options)))), signal, JsValue::UNDEFINED)
+    }
+
+    /// GET CONVERSATION GROUP. Gives null when there is none.
+    #[wasm_bindgen(js_name = getConversationGroup)]
+    pub fn get_conversation_group(&self, queue: String, timeout: Option<f64>, signal: Option<AbortSignal>) -> Promise {
+        self.call(Ok(Call::Verb(Verb::GetConversationGroup(queue.into(), timeout))), signal, JsValue::UNDEFINED)
+    }
+
+    /// BEGIN CONVERSATION TIMER; without `timeout` it is cancelled.
+    #[wasm_bindgen(js_name = beginConversationTimer)]
+    pub fn begin_conversation_timer(
+        &self,
+        handle: &str,
+        timeout: Option<f64>,
+        name: &str,
+        body: JsValue,
+        packing: u32,
+        size: f64,
+    ) -> Promise {
+        self.verb(convert::timer(
+            &self.transaction.core.host,
+            handle,
+            timeout,
+            name,
+            convert::body(body, packing, size),
+        ))
     }
 
     /// MOVE CONVERSATION.

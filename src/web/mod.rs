@@ -3,5 +3,6 @@
 pub(crate) mod blobs;
 pub(crate) mod clock;
 pub(crate) mod ids;
+pub(crate) mod locks;
 pub(crate) mod timer;
 pub(crate) mod wake;

@@ -46,17 +46,25 @@ impl Wake {
     }
 
     pub(crate) fn notify(&self, notice: &Notice) {
-        let mut waiting = self.line.waiting.borrow_mut();
-        if let Some((others, _)) = &mut *waiting {
-            others.merge(notice);
-            return;
+        self.line.add(notice);
+        // This context may be gone in a moment: the others are to know what they have to wait for.
+        if notice.due.is_some() {
+            self.line.post();
         }
-        let line = Rc::clone(&self.line);
-        *waiting = Some((notice.clone(), Timeout::new(TOGETHER, move || line.post())));
     }
 }
 
 impl Line {
+    fn add(self: &Rc<Self>, notice: &Notice) {
+        let mut waiting = self.waiting.borrow_mut();
+        if let Some((others, _)) = &mut *waiting {
+            others.merge(notice);
+            return;
+        }
+        let line = Rc::clone(self);
+        *waiting = Some((notice.clone(), Timeout::new(TOGETHER, move || line.post())));
+    }
+
     fn post(&self) {
         if let (Some((notice, _)), Some(channel)) = (self.waiting.take(), &self.channel) {
             // A closed channel has nobody to tell.

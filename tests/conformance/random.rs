@@ -3,6 +3,7 @@
 //! `SEED=17 cargo test random` runs one seed and tells every step. `FROM=1000 SEEDS=5000 cargo test --release random` looks further.
 
 mod check;
+mod due;
 mod model;
 mod steps;
 mod transactions;
@@ -54,17 +55,22 @@ async fn run(seed: u64, is_told: bool) {
     ];
     let priorities = rules.into_iter().enumerate().map(|(number, rule)| (format!("rule {number}"), rule)).collect();
     shop.broker.define(Definitions { priorities, ..Definitions::default() }).await.expect("the rules are right");
-    shop.timer().fire_at_once();
-    let tabs = [shop.broker.another(), shop.another_tab().await];
+    shop.timer().give_up_at_once();
+    // Every other time the second context has no locks, and only the commit keeps the two apart.
+    let sees_locks = seed.is_multiple_of(2);
+    let second = if sees_locks { shop.another_tab().await } else { shop.tab_without_locks().await };
+    let tabs = [shop.broker.another(), second];
     let world = World { queues: vec![Queue { on: true, retention: false }; 3], ..World::default() };
     let mut random = Random {
         shop,
         tabs,
+        sees_locks,
         world,
         chance: Chance(seed),
         handles: BTreeMap::new(),
         open: Vec::new(),
         bodies: 0,
+        now: 1_700_000_000_000.0,
         is_told,
     };
     for step in 0..STEPS {
@@ -84,11 +90,14 @@ struct Random {
     shop: Shop,
     /// Two contexts.
     tabs: [Broker; 2],
+    /// Whether they see each other's locks.
+    sees_locks: bool,
     world: World,
     chance: Chance,
     handles: BTreeMap<End, Rc<str>>,
     open: Vec<Open>,
     bodies: usize,
+    now: f64,
     is_told: bool,
 }
 
@@ -112,12 +121,11 @@ impl Random {
         self.group_in(&self.world, end)
     }
 
-    /// Whether a transaction of a context, other than number `except`, holds a group.
+    /// Whether a transaction that a context knows of, other than number `except`, holds a group.
     fn is_locked(&self, tab: usize, group: &str, except: Option<usize>) -> bool {
-        self.open
-            .iter()
-            .enumerate()
-            .any(|(number, open)| open.tab == tab && Some(number) != except && open.locks.contains(group))
+        self.open.iter().enumerate().any(|(number, open)| {
+            (self.sees_locks || open.tab == tab) && Some(number) != except && open.locks.contains(group)
+        })
     }
 
     /// An end of a conversation, most likely one that is there.

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails so")]
 
 pub(crate) mod host;
+pub(crate) mod locks;
 pub(crate) mod shop;
 
 use std::future::Future;

@@ -120,6 +120,30 @@ for (const storage of ["indexeddb", "memory"]) {
   }, { argument: storage });
 }
 
+inPage("what can't even be looked at is named by its exact path", async (h) => {
+  const broker = await h.openShop();
+  const counter = await h.order(broker, 0);
+  const revoked = () => { const { proxy, revoke } = Proxy.revocable({}, {}); revoke(); return proxy; };
+  const hostile = () => new Proxy({}, { ownKeys() { throw new RangeError("a trap"); }, get() { throw new RangeError("a trap"); } });
+  for (const [kind, make] of Object.entries({ revoked, hostile })) {
+    const bodies = {
+      "body": make(), "body.a": { a: make() }, "body.fine[1].b": { fine: [1, { b: make() }] }, "body.get(\"m\")": new Map([["m", make()]]), "[...[...body.keys()][0]][1]": new Map([[new Set([1, make()]), 2]]),
+      "body.last": { first: {}, get getter() { return 1; }, last: make(), later: make() },
+    };
+    for (const [path, body] of Object.entries(bodies)) {
+      const error = await h.rejects(counter.send("Order", body), { code: "NotCloneable", details: { path } }, `${kind} ${path}`);
+      h.ok(error.message.includes(path), error.message);
+    }
+    await h.rejects(counter.sendMany([{ messageType: "Order" }, { messageType: "Order", body: { a: make() } }]), { code: "NotCloneable", details: { path: "messages[1].body.a" } }, kind);
+    await h.rejects(broker.setGroupState(counter, { a: make() }), { code: "NotCloneable", details: { path: "state.a" } }, kind);
+    let deep = { culprit: make() };
+    for (let level = 0; level < 20_000; level += 1) deep = [deep];
+    const error = await h.rejects(counter.send("Order", deep), { codes: ["NotCloneable"] }, `${kind} deep`);
+    h.match(error.details.path, /culprit$/, "deep");
+  }
+  h.equal(await broker.count("kitchen"), 0);
+});
+
 inPage("a getter that throws, or that sends, does no harm", async (h) => {
   const broker = await h.openShop();
   const counter = await h.order(broker, 0);

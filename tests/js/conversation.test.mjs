@@ -6,6 +6,7 @@ inPage("a dialog from its first word to its last", async (h, pb) => {
   const counter = await h.dialog(broker);
   h.equal([counter.isInitiator, counter.service, counter.farService, counter.contract], [true, "Counter", "Kitchen", "Ordering"]);
   h.equal(new Set([counter.handle, counter.groupId, counter.conversationId]).size, 3, "three ids");
+  const states = h.collect(broker, "conversation-changed");
   const id = await counter.send("Order", { dish: "soup" });
   const [order] = await broker.receive("kitchen");
   h.equal([order.messageId, order.messageTypeName, order.body, order.status, order.messageSequenceNumber], [id, "Order", { dish: "soup" }, 0, 0]);
@@ -22,6 +23,8 @@ inPage("a dialog from its first word to its last", async (h, pb) => {
   await broker.endConversation(end);
   h.equal(await broker.conversations().toArray(), []);
   h.equal([await broker.count("counter"), await broker.count("kitchen")], [0, 0]);
+  const [ours, theirs] = [counter.handle, order.conversationHandle].map((handle) => states.filter((each) => each.handle === handle).map(({ state }) => state));
+  h.equal([ours, theirs], [["CO", "DI", "CD"], ["CD"]], "the last that is heard of an endpoint is that it is closed");
 });
 
 inPage("endpoints: SO, CO and what their rows say", async (h) => {
@@ -138,9 +141,9 @@ inPage("Error, then sequence, in one batch too; END WITH ERROR to a side that ha
 inPage("the arguments of END with error are checked, and a refused END changes nothing", async (h) => {
   const broker = await h.openShop();
   const counter = await h.order(broker, 1);
-  const numbers = [8419, 8422, 8424];
-  for (const code of [0, -1, 1.5, NaN, "7", undefined, null, Infinity]) await h.rejects(counter.end({ error: { code, description: "x" } }), { code: "InvalidEndError", number: numbers }, `code ${code}`);
-  for (const description of ["", "x".repeat(3_001), undefined, null, 5]) await h.rejects(counter.end({ error: { code: 1, description } }), { code: "InvalidEndError", number: numbers }, `description ${String(description).length}`);
+  for (const code of [0, -1, 1.5, NaN, "7", undefined, null, Infinity]) await h.rejects(counter.end({ error: { code, description: "x" } }), { code: "InvalidEndError", number: 8419, details: { argument: "error.code" } }, `code ${code}`);
+  for (const description of ["", "x".repeat(3_001), undefined, null, 5]) await h.rejects(counter.end({ error: { code: 1, description } }), { code: "InvalidEndError", number: 8422, details: { argument: "error.description" } }, `description ${String(description).length}`);
+  for (const error of [{}, { code: undefined, description: null }]) await h.rejects(counter.end({ error }), { code: "InvalidEndError", number: 8424, details: { argument: "error" } });
   await h.rejects(counter.end({ error: { code: 1, description: "x" }, cleanup: true }), { codes: ["InvalidArgument", "InvalidEndError"] });
   h.equal([await h.stateOf(broker, counter), await h.rows(broker, "kitchen")], ["CO", ["1 Order 0"]]);
   const long = "ü".repeat(3_000);

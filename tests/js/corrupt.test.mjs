@@ -3,13 +3,13 @@ import { inPage } from "./fixtures/harness.mjs";
 
 const GARBAGE = ["text", "number", "null", "empty-object", "empty-array", "truncated", "wrong-types", "deep"];
 
-for (const store of ["messages", "conversations"]) {
+for (const store of ["messages", "conversations", "turns"]) {
   for (const kind of GARBAGE) {
     inPage(`${store}: a record that is ${kind}`, async (h, pb, { store, kind }) => {
       const first = await h.openShop({ kitchen: { retention: true } });
       const bad = await h.order(first, 3);
       const good = await h.order(first, 3);
-      const [badFar, goodFar] = [await h.farSide(first, bad), await h.farSide(first, good)];
+      const [badFar, goodFar] = [(await h.farSide(first, bad)).handle, (await h.farSide(first, good)).handle];
       await first.close();
 
       // The records of the first conversation are those that are there before the second one's: keys rise with conversations.
@@ -28,6 +28,12 @@ for (const store of ["messages", "conversations"]) {
       db.close();
 
       const broker = await h.within(10_000, h.open({}, first.name), "opening");
+      // Who asks for nothing in particular gets what can be read.
+      const [next] = await h.within(10_000, broker.receive("kitchen", { top: 1 }), "a receive without filter");
+      h.equal([next.conversationHandle, next.body], [goodFar, { n: 0 }]);
+      const shown = (await h.within(10_000, broker.conversations().toArray(), "conversations")).map((each) => each.conversationHandle);
+      h.equal(shown.sort(), [good.handle, goodFar, ...(store === "conversations" ? [] : [bad.handle, badFar])].sort());
+
       const attempts = { send: () => broker.send(bad.handle, "Order"), receive: () => broker.receive("kitchen", { conversation: badFar }), select: () => broker.select("kitchen", { conversation: badFar }).toArray(),
         info: () => broker.conversation(bad.handle).info(), end: () => broker.transaction(async (tx) => { await tx.endConversation(bad.handle); throw new Error("only trying"); }) };
       const named = [];
@@ -35,24 +41,28 @@ for (const store of ["messages", "conversations"]) {
         const error = await h.within(10_000, attempt().then(() => null, (each) => each), verb);
         if (error === null || error.message === "only trying") continue;
         if (error.code === "StorageCorrupt") {
-          await h.rejects(Promise.reject(error), { code: "StorageCorrupt", details: { store, key: (key) => JSON.stringify(key) === JSON.stringify(keys[0]) } }, verb);
+          await h.rejects(Promise.reject(error), { code: "StorageCorrupt", details: { store, key: (key) => JSON.stringify(key) === JSON.stringify(keys[0]), handle: (handle) => [bad.handle, badFar].includes(handle) } }, verb);
           h.match(error.message, new RegExp(store), verb);
           named.push(verb);
         } else {
           h.ok(pb.isBrokerError(error) && !["Terminated", "Closed", "StorageUnavailable"].includes(error.code), `${verb}: ${error.code} ${error.message}`);
         }
       }
-      h.ok(named.includes(store === "messages" ? "receive" : "send"), `StorageCorrupt was said by: ${named}`);
+      // A turn is needed by who asks for nothing in particular, and by nobody else.
+      const needed = { messages: "receive", conversations: "send", turns: undefined }[store];
+      h.ok(needed === undefined ? named.length === 0 : named.includes(needed), `StorageCorrupt was said by: ${named}`);
 
       // The other conversation knows nothing of it.
       await h.within(10_000, broker.send(good.handle, "Order", "still"), "a send on the other conversation");
       const got = await h.within(10_000, broker.receive("kitchen", { conversation: goodFar }), "a receive on the other conversation");
-      h.equal(h.bodies(got), [{ n: 0 }, { n: 1 }, { n: 2 }, "still"]);
+      h.equal(h.bodies(got), [{ n: 1 }, { n: 2 }, "still"]);
       await broker.send(got[0], "Confirm", "answered");
       h.equal(h.bodies(await broker.receive("counter", { conversation: good.handle })), ["answered"]);
       for (let round = 0; round < 3; round += 1) {
-        const outcome = await h.within(10_000, broker.receive("kitchen").then(() => "ok", (error) => error.code), "a receive without filter");
-        h.ok(["ok", "StorageCorrupt"].includes(outcome), outcome);
+        const outcome = await h.within(10_000, broker.receive("kitchen").then((rows) => rows.length, (error) => error.code), "a receive without filter");
+        h.equal(outcome, store === "turns" ? 0 : "StorageCorrupt", "nothing else is to be had");
+        await broker.send(good.handle, "Order", round);
+        h.equal(h.bodies(await h.within(10_000, broker.receive("kitchen"), "a receive without filter")), [round]);
       }
       await h.within(10_000, broker.endConversation(goodFar), "END of the other conversation");
       const begun = await h.within(10_000, h.order(broker, 1), "a new conversation");

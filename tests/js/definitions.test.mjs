@@ -154,7 +154,7 @@ inPage("what this release does not have yet is NotSupported, and named", async (
   const calls = {
     maxRows: () => broker.define({ queues: { kitchen: { retention: { maxRows: 5 } } } }), maxAge: () => broker.define({ queues: { fresh: { retention: { maxAge: 1_000 } } } }),
     retention: () => broker.alterQueue("kitchen", { retention: { maxRows: 5 } }), codec: () => pb.openBroker(h.name(), { codec: {} }), delayedDelivery: () => pb.openBroker(h.name(), { delayedDelivery: {} }),
-    delay: () => counter.send("Order", 1, { delay: 5 }), deliverAt: () => counter.sendMany([{ messageType: "Order" }], { deliverAt: new Date() }), reuse: () => h.dialog(broker, { reuse: "x" }), timeout: () => broker.receive("kitchen", { timeout: 5 }),
+    delay: () => counter.send("Order", 1, { delay: 5 }), deliverAt: () => counter.sendMany([{ messageType: "Order" }], { deliverAt: new Date() }),
   };
   for (const [option, call] of Object.entries(calls)) h.match((await h.rejects(call(), { code: "NotSupported" }, option)).message, new RegExp(option), option);
   h.equal([(await broker.queues()).map((queue) => [queue.name, queue.isRetentionEnabled]), await h.rows(broker, "kitchen")], [[["counter", false], ["error", false], ["kitchen", false]], ["1 Order 0"]]);
@@ -210,6 +210,44 @@ inPage("a Standard Schema validator checks, says what is wrong, and never change
   await elsewhere.define(definitions);
   await elsewhere.send(conversation.handle, "Checked", { id: "two" });
   h.equal(h.bodies(await elsewhere.receive("kitchen")), [{ id: "two" }]);
+});
+
+inPage("a body is checked by what was defined before it, whether or not that is awaited; what is defined after it is unknown", async (h) => {
+  const broker = await h.openShop();
+  const conversation = await h.dialog(broker);
+  const grow = (...types) => broker.define({ messageTypes: Object.fromEntries(types.map((type) => [type, "json"])), contracts: { Ordering: { ...h.shop().contracts.Ordering, ...Object.fromEntries(types.map((type) => [type, "any"])) } } });
+  const before = [grow("Before"), conversation.send("Before", new Map()), conversation.send("Before", { n: 1 })];
+  h.equal((await Promise.allSettled(before)).map(({ status, reason }) => reason?.code ?? status), ["fulfilled", "ValidationFailed", "fulfilled"]);
+  const after = [conversation.send("After", new Map()), grow("Before", "After"), conversation.send("After", { n: 2 })];
+  const [first, ...rest] = (await Promise.allSettled(after)).map(({ status, reason }) => reason?.code ?? status);
+  h.ok(["MessageTypeNotFound", "ValidationFailed"].includes(first), first);
+  h.equal(rest, ["fulfilled", "fulfilled"]);
+  await h.rejects(conversation.send("Never", new Map()), { code: "MessageTypeNotFound" });
+  await h.rejects(broker.send(crypto.randomUUID(), "Never"), { code: "ConversationNotFound" });
+  h.equal(await h.rows(broker, "kitchen"), ["1 Before 0", "1 After 1"]);
+});
+
+inPage("brokers of one database share their validators while one of them is open; brokers in memory have their own", async (h) => {
+  const even = { "~standard": { version: 1, vendor: "test", validate: (value) => (value % 2 === 0 ? { value } : { issues: [{ message: "odd" }] }) } };
+  const definitions = { messageTypes: { Even: even }, contracts: { C: { Even: "any" } }, queues: { q: {} }, services: { S: { queue: "q", contracts: ["C"] } } };
+  const begin = (broker) => broker.beginDialog({ from: "S", to: "S", contract: "C" });
+  const first = await h.open();
+  const second = await h.open({}, first.name);
+  await first.define(definitions);
+  const third = await h.open({}, first.name);
+  for (const broker of [second, third]) {
+    const conversation = await begin(broker);
+    await conversation.send("Even", 2);
+    await h.rejects(conversation.send("Even", 3), { code: "ValidationFailed", details: { issues: (issues) => issues[0].message === "odd" } });
+  }
+  await first.close();
+  await (await begin(third)).send("Even", 4);
+  h.equal(await third.count("q"), 3);
+  const name = h.name();
+  const given = await h.open({ storage: "memory", definitions }, name);
+  await (await begin(given)).send("Even", 2);
+  const other = await h.open({ storage: "memory", definitions: { ...definitions, messageTypes: { Even: "json" } } }, name);
+  await (await begin(other)).send("Even", 3);
 });
 
 inPage("a validator that answers later is refused, at the call, for one and for many", async (h) => {

@@ -118,6 +118,43 @@ withPages("transactions of two pages over one group: what commits, commits once"
   assert.deepEqual([...answers].sort(), [0, 1, 2, 3, 4]);
 });
 
+withPages("what another page has just defined is checked here like anything else, and keeps its place", 2, async ([left, right]) => {
+  const name = database();
+  for (const page of [left, right]) await page.step(openHere, name);
+  const handle = await right.step(async (h) => (await h.order(h.state.broker, 0)).handle);
+  const grow = (h, _, type) => {
+    const { Ordering } = h.shop().contracts;
+    h.state.grown = { ...h.state.grown, [type]: "any" };
+    return h.state.broker.define({ messageTypes: { [type]: "json" }, contracts: { Ordering: { ...Ordering, ...h.state.grown } } }).then(() => {});
+  };
+
+  await left.step(grow, "One");
+  await right.step((h, _, handle) => h.rejects(h.state.broker.send(handle, "One", new Map([[1, 2]])), { code: "ValidationFailed", number: 8430, details: { path: "body" } }), handle);
+  await left.step(grow, "Two");
+  await right.step(async (h, _, handle) => {
+    const messages = [{ messageType: "Two", body: { n: 0 } }, { messageType: "One", body: { deep: [new Date(0)] } }];
+    const error = await h.rejects(h.state.broker.sendMany(handle, messages), { code: "ValidationFailed" });
+    h.equal(error.details.path, "messages[1].body.deep[0]");
+  }, handle);
+  await left.step(grow, "Three");
+  await right.step((h, _, handle) => h.state.broker.transaction((tx) => h.rejects(tx.send(handle, "Three", new Set()), { code: "ValidationFailed" }).then(() => {})), handle);
+  assert.deepEqual(await left.step((h) => h.rows(h.state.broker, "kitchen")), [], "nothing of it was stored");
+
+  for (const type of ["Four", "Five", "Six"]) await left.step(grow, type);
+  const settled = await right.step(async (h, _, handle) => {
+    const { broker } = h.state;
+    const changing = { n: 0 };
+    const inTransaction = broker.transaction(async (tx) => { await tx.send(handle, "Four", { n: "in a transaction" }); });
+    await inTransaction;
+    const sent = [broker.send(handle, "Five", changing), broker.send(handle, "Order", { n: 1 }), broker.send(handle, "Six", 5n), broker.sendMany(handle, [{ messageType: "Six", body: { n: 2 } }]), broker.send(handle, "Order", { n: 3 })];
+    changing.n = "changed after the call";
+    return (await Promise.allSettled(sent)).map(({ status, reason }) => reason?.code ?? status);
+  }, handle);
+  assert.deepEqual(settled, ["fulfilled", "fulfilled", "ValidationFailed", "fulfilled", "fulfilled"]);
+  const rows = await left.step(async (h) => (await h.state.broker.select("kitchen").toArray()).map((row) => [row.messageTypeName, row.validation, row.body.n]));
+  assert.deepEqual(rows, [["Four", "J", "in a transaction"], ["Five", "J", 0], ["Order", "N", 1], ["Six", "J", 2], ["Order", "N", 3]]);
+});
+
 withPages("a reload keeps the instance, the conversation and its rows", 1, async ([page]) => {
   const name = database();
   const id = await page.step(openHere, name);
@@ -150,6 +187,59 @@ withPages("a send that resolved just before a reload is there after it", 1, asyn
     const rounds = await page.step(async (h) => (await h.state.broker.select("kitchen").toArray()).map((row) => row.body.round));
     assert.deepEqual(rounds, Array.from({ length: round + 1 }, (_, n) => n));
   }
+});
+
+withPages("b96: a timer survives a reload, and fires when it is due", 1, async ([page]) => {
+  const name = database();
+  await page.step(openHere, name);
+  const handle = await page.step(async (h) => {
+    const conversation = await h.order(h.state.broker, 1);
+    await conversation.beginTimer(0, { name: "overdue" });
+    await conversation.beginTimer(400, { name: "later", body: 5 });
+    return conversation.handle;
+  });
+  await page.reload();
+  await page.step(openHere, name);
+  const names = await page.step(async (h, _, handle) => {
+    const names = [];
+    await h.until(async () => {
+      names.push(...(await h.state.broker.receive("counter", { conversation: handle })).map(({ body }) => `${body.name} ${body.body ?? ""}`));
+      return names.length >= 2;
+    }, "both timers");
+    return names;
+  }, handle);
+  assert.deepEqual(names, ["overdue ", "later 5"]);
+});
+
+withPages("two pages wait for one timer: exactly one DialogTimer, and both hear of it", 2, async ([left, right]) => {
+  const name = database();
+  for (const page of [left, right]) {
+    await page.step(openHere, name);
+    await page.step((h) => { h.state.enqueued = h.next(h.state.broker, "message-enqueued"); });
+  }
+  for (const [page, timeout] of [[left, 300], [right, 200]]) {
+    await page.step(async (h, _, timeout) => {
+      const dialog = await h.dialog(h.state.broker, { reuse: "both pages" });
+      await dialog.beginTimer(timeout);
+    }, timeout);
+  }
+  for (const page of [left, right]) assert.deepEqual(await page.step((h) => h.state.enqueued), { queue: "counter" });
+  const moved = await Promise.all([left, right].map((page) => page.step((h) => h.state.broker.poll())));
+  assert.deepEqual(moved, [0, 0]);
+  assert.deepEqual(await left.step((h) => h.rows(h.state.broker, "counter")), ["1 DialogTimer 0"]);
+  assert.equal((await right.step((h) => h.state.broker.conversations().toArray())).length, 1, "`reuse` gave both the same");
+});
+
+withPages("a page fires the timer that another one began and did not live to see", 2, async (pages) => {
+  const [left, right] = pages;
+  const name = database();
+  await right.step(openHere, name);
+  await right.step((h) => { h.state.enqueued = h.next(h.state.broker, "message-enqueued"); });
+  await left.step(openHere, name);
+  await left.step(async (h) => { await (await h.dialog(h.state.broker)).beginTimer(500); });
+  await left.page.close();
+  pages.shift();
+  assert.deepEqual(await right.step((h) => h.state.enqueued), { queue: "counter" });
 });
 
 withPages("deleteBroker in one page closes the broker of another", 2, async ([left, right]) => {

@@ -249,6 +249,21 @@ inPage("transactions side by side over many groups: each message is committed on
   h.equal([done.length, new Set(done).size, await broker.count("kitchen"), await broker.count("counter")], [40, 40, 0, 40]);
 });
 
+inPage("a verb that waits for a group while its broker closes is Closed, as later calls are", async (h, pb) => {
+  const holder = await h.openShop();
+  const counter = await h.order(holder, 1);
+  const closing = await h.open({ lockTimeout: 60_000 }, holder.name);
+  await holder.transaction(async (tx) => {
+    const [message] = await tx.receive("kitchen");
+    const waiting = [closing.endConversation(message), closing.getGroupState(message), closing.transaction((inner) => inner.endConversation(message))]
+      .map((each) => h.rejects(h.within(8_000, each, "the wait"), { code: "Closed", details: { reason: "closed" } }));
+    await closing.count("kitchen");
+    await closing.close();
+    waiting.push(h.rejects(closing.send(counter, "Order"), { code: "Closed", details: { reason: "closed" } }));
+    for (const error of await Promise.all(waiting)) h.ok(error.message.includes(holder.name), error.message);
+  });
+});
+
 inPage("a group held by another: GroupLocked after lockTimeout, retryable, 1222; sends are not blocked (D16, D25)", async (h) => {
   const broker = await h.openShop({}, { lockTimeout: 100 });
   const counter = await h.order(broker, 1);
@@ -262,6 +277,54 @@ inPage("a group held by another: GroupLocked after lockTimeout, retryable, 1222;
   });
   h.equal(h.bodies(await kitchen.receive()), ["arrives"]);
   await kitchen.end();
+});
+
+inPage("a verb that waits for a group sleeps by the clock that was given", async (h) => {
+  const naps = [];
+  let nap = () => Promise.resolve();
+  const clock = { now: () => 1_000_000, sleep(ms, signal) { naps.push({ owner: this, ms, signal }); return nap(signal); } };
+  const broker = await h.openShop({}, { clock, lockTimeout: 60_000 });
+  const counter = await h.order(broker, 1);
+  const kitchen = await h.farSide(broker, counter);
+  const held = (work) => broker.transaction(async (tx) => {
+    await tx.receive("kitchen");
+    await work();
+    throw new Error("enough");
+  }).catch((error) => { if (error.message !== "enough") throw error; });
+
+  await held(() => h.rejects(h.within(5_000, kitchen.end(), "END"), { code: "GroupLocked" }));
+  h.equal(naps.map(({ owner, ms, signal }) => [owner === clock, ms, signal instanceof AbortSignal, signal.aborted]), [[true, 60_000, true, false]], "the clock says when the time is over");
+
+  nap = (signal) => new Promise((_, reject) => signal.addEventListener("abort", () => { broker.count("kitchen"); reject(signal.reason); throw new Error("the clock's own"); }));
+  const unseen = h.next(globalThis, "error", 5_000);
+  globalThis.addEventListener("error", (event) => event.preventDefault(), { once: true });
+  let waiting;
+  await held(async () => {
+    waiting = broker.setGroupState(kitchen, { n: 1 });
+    await h.until(() => naps.length === 2, "the nap");
+    h.ok(!naps[1].signal.aborted, "it is waited for");
+  });
+  await h.within(5_000, waiting, "the state");
+  await h.until(() => naps[1].signal.aborted, "the abort, once nobody waits any more");
+  await unseen;
+  h.equal(await broker.getGroupState(kitchen), { n: 1 });
+});
+
+inPage("a clock that can't sleep is not waited by: the wait is over in real time all the same", async (h, pb) => {
+  const naps = [() => { throw new Error("no sleep"); }, () => Promise.reject(new Error("no sleep")), () => undefined];
+  const clock = { now: () => 1_000_000, sleep: () => naps[0]() };
+  const broker = await h.openShop({}, { clock, lockTimeout: 50 });
+  const kitchen = await h.farSide(broker, await h.order(broker, 1));
+  while (naps.length > 0) {
+    await broker.transaction(async (tx) => {
+      await tx.receive("kitchen");
+      await h.rejects(h.within(5_000, kitchen.end(), "END"), { code: "GroupLocked" });
+      throw new Error("enough");
+    }).catch((error) => { if (error.message !== "enough") throw error; });
+    naps.shift();
+  }
+  const error = await h.rejects(pb.openBroker(h.name(), { clock: { now: () => 1, sleep: 5 } }), { code: "InvalidArgument" });
+  h.match(error.message, /clock\.sleep/);
 });
 
 inPage("two transactions that end the same conversation: one does, the other is told", async (h) => {

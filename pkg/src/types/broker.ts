@@ -6,6 +6,7 @@ import type { Conversation, ConversationRef, GroupId, Handle, Verbs } from "./ve
 /** Where the wasm comes from: its address, a response, its bytes, or a module that is compiled already. */
 export type WasmSource = URL | string | Response | Promise<Response> | BufferSource | WebAssembly.Module;
 
+/** Options of `openBroker`. */
 export interface OpenOptions {
   /** Idempotent, as with `broker.define`. */
   definitions?: Definitions;
@@ -13,9 +14,9 @@ export interface OpenOptions {
   durability?: "strict" | "relaxed";
   /** Default "indexeddb". "memory": this Broker only, gone with it; for tests, and where there is no IndexedDB. */
   storage?: "indexeddb" | "memory";
-  /** Replaces the wall clock, for tests. */
+  /** Replaces the wall clock, for tests. Default: the wall clock. */
   clock?: Clock;
-  /** Milliseconds that a verb waits for a group held by another before GroupLocked. Default 5 000. */
+  /** Milliseconds that a verb waits for a group held by another before GroupLocked; Infinity: as long as it takes. Default 5 000. */
   lockTimeout?: number;
   /** The largest body, in bytes as estimated at the call. Default 128 MiB. */
   maxMessageBytes?: number;
@@ -25,9 +26,14 @@ export interface OpenOptions {
   signal?: AbortSignal;
 }
 
+/** A clock, for tests. Brokers of one database must be given the same object. */
 export interface Clock {
-  /** Epoch milliseconds. */
+  /** Epoch milliseconds. A clock that throws, or gives anything else, is replaced by the wall clock for that call. */
   now(): number;
+  /**
+   * Resolves after `ms` milliseconds: waits for a group go through it. `signal` is aborted when nobody waits any more. Without it, and when it
+   * throws or rejects, waits run on real time. The time that opening a database may take is always real.
+   */
   sleep?(ms: number, signal: AbortSignal): Promise<void>;
 }
 
@@ -37,23 +43,57 @@ export interface Views {
   select<B = any>(queue: string, filter?: RowFilter): Rows<Message<B>>;
   /** Every status too: give { status: 1 } to count what waits. Errors: QueueNotFound. */
   count(queue: string, filter?: RowFilter): Promise<number>;
+  /** Every queue, "error" included, by name. */
   queues(): Promise<QueueInfo[]>;
   /** Looks nothing up: a handle without a conversation shows when it is used. */
-  conversation(conversation: ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "moveTo" | "end" | "info">;
-  conversations(filter?: { service?: string; state?: ConversationState; group?: GroupId; conversationId?: string; createdBefore?: Date | number }): Rows<ConversationEndpoint>;
-  transmissionQueue(filter?: { conversation?: ConversationRef }): Rows<TransmissionRow>;
-  /** Rows that END copied with `archive: true`. */
-  archive(filter?: RowFilter & { queue?: string; conversationId?: string }): Rows<Message & { archivedAt: Date; queue: string }>;
+  conversation(conversation: ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info">;
+  /** The endpoints that are here, of both sides. What of `filter` is absent matches any. */
+  conversations(filter?: {
+    /** The endpoint's own service. */
+    service?: string;
+    /** The endpoint's state. */
+    state?: ConversationState;
+    /** In this group. */
+    group?: GroupId;
+    /** Both sides of this conversation, as far as they are here. */
+    conversationId?: string;
+    /** Begun before this instant: a Date, or epoch milliseconds. */
+    createdBefore?: Date | number;
+  }): Rows<ConversationEndpoint>;
+  /** What was sent and has not arrived, and why. */
+  transmissionQueue(filter?: {
+    /** Only what this endpoint sent. */
+    conversation?: ConversationRef;
+  }): Rows<TransmissionRow>;
+  /** Rows that END copied with `archive: true`, in the order of the copying. */
+  archive(filter?: RowFilter & {
+    /** From this queue. */
+    queue?: string;
+    /** Of this conversation, both sides. */
+    conversationId?: string;
+  }): Rows<Message & {
+    /** When END copied the row. */
+    archivedAt: Date;
+    /** The queue that it was in. */
+    queue: string;
+  }>;
 }
 
 /** What `work` of `broker.transaction` gets. */
 export interface Transaction extends Verbs, Views {
+  /**
+   * Locks the next group of the queue that has something to receive and that nobody holds yet, this transaction included, until the transaction
+   * ends. Nothing is received. null: there is none, or none came within `timeout` (milliseconds; absent: do not wait; Infinity: until one comes).
+   * Errors: QueueNotFound, QueueDisabled, TransactionClosed; an abort of `signal` rejects with its reason.
+   */
+  getConversationGroup(queue: string, options?: { timeout?: number; signal?: AbortSignal }): Promise<GroupId | null>;
   /** Aborted when it can no longer commit: its own signal, a failure of `work`, `close`. Hand it to fetch. */
   readonly signal: AbortSignal;
 }
 
 /** An open broker. Its calls are transactions of their own; `transaction` joins several. */
 export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
+  /** The name that it was opened by, which is that of its IndexedDB database. */
   readonly name: string;
   /** UUID made when the database was created: another one than last time means that the browser threw the data away. */
   readonly instanceId: string;
@@ -85,29 +125,77 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
    * Commits when `work` resolves, rolls back when it rejects (and rejects with the same reason). `work` may await
    * anything, fetch included: locks are held meanwhile, no IndexedDB transaction is. An abort of `signal` rolls back
    * and rejects with its reason; once the commit is on its way the call settles with its outcome.
+   * Errors of the commit: those of its verbs, TransactionClosed when another tab was faster.
    */
-  transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T>;
+  transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: {
+    /** Rolls back. Default: none. */
+    signal?: AbortSignal;
+  }): Promise<T>;
 
   /** Deletes archive rows older than `before`; resolves with their number. */
   purgeArchive(before: Date | number): Promise<number>;
 
-  /** Rolls open transactions back, lets running commits finish, leaves no timer, lock or channel behind. Idempotent. */
+  /**
+   * Does what is due now: timers and lifetimes. Resolves with the number of messages that came of it. The same happens by itself, in every context
+   * with an open broker; each row is done once. Errors: StorageCorrupt, after everything else that is due.
+   */
+  poll(): Promise<number>;
+
+  /** Stops the poller, rolls open transactions back, lets running commits finish, leaves no timer, lock or channel behind. Idempotent. */
   close(): Promise<void>;
 
+  /** Listens to one of {@link BrokerEvents}: `event.detail` has its shape. */
   addEventListener<K extends keyof BrokerEvents>(type: K, listener: (event: CustomEvent<BrokerEvents[K]>) => unknown, options?: AddEventListenerOptions | boolean): void;
+  /** As every EventTarget has it. */
   addEventListener(type: string, listener: EventListenerOrEventListenerObject | null, options?: AddEventListenerOptions | boolean): void;
 }
 
 /** Each fires at most once per commit, in every open broker of the origin, except "close". Hints: rows are the truth. */
 export interface BrokerEvents {
   /** What a commit touched. */
-  "changed": { queues: readonly string[]; conversations: boolean; delayed: boolean; transmission: boolean; archive: boolean };
+  "changed": {
+    /** The queues whose rows or options changed, by name. */
+    queues: readonly string[];
+    /** Some conversation began, changed or went. */
+    conversations: boolean;
+    /** The delayed messages changed. */
+    delayed: boolean;
+    /** The transmission queue changed. */
+    transmission: boolean;
+    /** The archive changed. */
+    archive: boolean;
+  };
   /** Something became ready. */
-  "message-enqueued": { queue: string };
-  "queue-disabled": { queue: string; reason: "poison" | "altered" };
+  "message-enqueued": {
+    /** Where. */
+    queue: string;
+  };
+  /** A queue was switched off. */
+  "queue-disabled": {
+    /** Which one. */
+    queue: string;
+    /** "altered": by alterQueue. "poison": by rollbacks. */
+    reason: "poison" | "altered";
+  };
   /** A message had nowhere to go any more. */
-  "message-dropped": { reason: string; envelope?: unknown; message?: Partial<Message> };
-  "conversation-changed": { handle: Handle; state: ConversationState };
+  "message-dropped": {
+    /** Why, in a sentence. */
+    reason: string;
+    /** What arrived from another broker, if it did. */
+    envelope?: unknown;
+    /** What is known of the message; not its body. */
+    message?: Partial<Message>;
+  };
+  /** An endpoint went into another state. */
+  "conversation-changed": {
+    /** The endpoint. */
+    handle: Handle;
+    /** Its new state. CD: it is gone. */
+    state: ConversationState;
+  };
   /** This broker is closed: every later call rejects with Closed. */
-  "close": { reason: "closed" | "deleted" | "upgraded-elsewhere" | "storage-lost" };
+  "close": {
+    /** By whom: `close`, `deleteBroker`, a newer version of the package in another tab, the browser. */
+    reason: "closed" | "deleted" | "upgraded-elsewhere" | "storage-lost";
+  };
 }

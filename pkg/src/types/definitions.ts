@@ -11,7 +11,12 @@ export interface Definitions {
   /** Name → options. Built in: "error". Each queue has an implicit service of its own name with the DEFAULT contract. */
   queues?: Record<string, QueueOptions>;
   /** Name → its queue, and the contracts that it accepts as a target. As an initiator a service may use any contract. */
-  services?: Record<string, { queue: string; contracts?: readonly string[] }>;
+  services?: Record<string, {
+    /** Where messages to the service go: one of these definitions, or one that is there already. */
+    queue: string;
+    /** Default: none: it refuses every dialog that others begin with it. */
+    contracts?: readonly string[];
+  }>;
   /** Name → rule. The level is given to an endpoint when it is made; later rules don't touch it. */
   priorities?: Record<string, PriorityRule>;
 }
@@ -22,7 +27,8 @@ export type SentBy = "initiator" | "target" | "any";
 /**
  * What a body must be: "none" anything, "empty" no body (`undefined`), "json" what survives JSON unchanged, an object whatever
  * that Standard Schema v1 validator (zod, valibot, arktype…) accepts. A validator only checks, at the call: its output is
- * ignored. It is code and isn't stored: give it to each Broker that sends. One that answers with a promise is refused.
+ * ignored. It is code and isn't stored: give it in each window or worker that sends; the brokers of one database share it there
+ * while one of them is open. One that answers with a promise is refused.
  */
 export type Validation = "none" | "empty" | "json" | StandardSchemaV1;
 
@@ -32,9 +38,14 @@ export interface QueueOptions {
   status?: "on" | "off";
   /**
    * Message retention. Default false. true: received messages (status 0) and copies of sent ones (status 3) stay until this side ENDs
-   * their conversation. Bounds drop the oldest retained rows beyond them: `maxRows` a number of rows, `maxAge` milliseconds.
+   * their conversation. Bounds drop the oldest retained rows beyond them; they are not in this release (NotSupported).
    */
-  retention?: boolean | { maxRows?: number; maxAge?: number };
+  retention?: boolean | {
+    /** At most this many retained rows. */
+    maxRows?: number;
+    /** None older than this many milliseconds. */
+    maxAge?: number;
+  };
   /** Default true: five consecutive rollbacks switch the queue off. */
   poisonMessageHandling?: boolean;
   /** Default false. true: every END archives, as if called with `archive: true`. */
@@ -57,8 +68,11 @@ export interface ServiceChange {
 
 /** An absent name matches any; the most exact rule wins. */
 export interface PriorityRule {
+  /** The conversation's contract. */
   contract?: string;
+  /** The endpoint's own service. */
   localService?: string;
+  /** The service at the other end. */
   remoteService?: string;
   /** 1 to 10, higher first; without a rule 5. */
   level: number;
@@ -66,10 +80,20 @@ export interface PriorityRule {
 
 /** A validator as https://standardschema.dev describes it: zod, valibot, arktype and others give them. */
 export interface StandardSchemaV1<Input = any> {
+  /** Everything of it. */
   readonly "~standard": {
+    /** Of the specification. */
     readonly version: 1;
+    /** The library that made it. */
     readonly vendor: string;
+    /** Gives { value }, or { issues } with what is wrong. One that gives a promise is refused here. */
     readonly validate: (value: unknown) => any;
-    readonly types?: { readonly input: Input; readonly output: any } | undefined;
+    /** For TypeScript only; absent at run time. */
+    readonly types?: {
+      /** What it takes: the body's type. */
+      readonly input: Input;
+      /** What it gives; ignored here. */
+      readonly output: any;
+    } | undefined;
   };
 }

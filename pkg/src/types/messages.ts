@@ -8,6 +8,7 @@ export interface Message<B = any> {
   priority: number;
   /** Rises per queue. */
   queuingOrder: number;
+  /** The group on this side. */
   conversationGroupId: GroupId;
   /** The endpoint on this side. */
   conversationHandle: Handle;
@@ -17,13 +18,17 @@ export interface Message<B = any> {
   messageSequenceNumber: number;
   /** The service that the message is addressed to: the local one on received rows, the far one on status 3 rows. */
   serviceName: string;
+  /** The conversation's contract. */
   serviceContractName: string;
+  /** As it was sent, or one of {@link SystemMessage}. */
   messageTypeName: string;
   /** N none, E empty, J json, S schema. */
   validation: "N" | "E" | "J" | "S";
   /** The same at every attempt: an idempotency key. */
   messageId: MessageId;
+  /** When it was sent, by the sender's clock. */
   messageEnqueueTime: Date;
+  /** As sent; {} when none were. */
   headers: Record<string, string>;
   /** Of a lane's message. */
   key: string | null;
@@ -39,15 +44,19 @@ export interface Message<B = any> {
 
 /** Which rows a view gives. All of it is optional; together they narrow. */
 export interface RowFilter {
+  /** One of these. Default: any. */
   status?: Message["status"] | readonly Message["status"][];
+  /** Of this endpoint. */
   conversation?: ConversationRef;
+  /** Of this group. */
   group?: GroupId;
+  /** Of this type. */
   messageType?: string;
   /** Rows with a greater queuingOrder. */
   after?: number;
-  /** At most this many rows. */
+  /** At most this many rows. Default: all. */
   limit?: number;
-  /** Newest first: the walk of a compensation. */
+  /** Newest first: the walk of a compensation. Default false. */
   reverse?: boolean;
 }
 
@@ -55,6 +64,7 @@ export interface RowFilter {
 export interface Rows<R> extends AsyncIterable<R> {
   /** All of them, one snapshot. */
   toArray(): Promise<R[]>;
+  /** The first of them; undefined when there is none. */
   first(): Promise<R | undefined>;
 }
 
@@ -63,62 +73,94 @@ export type ConversationState = "SO" | "SI" | "CO" | "DI" | "DO" | "ER" | "CD";
 
 /** A row of sys.conversation_endpoints. */
 export interface ConversationEndpoint {
+  /** Names the endpoint. */
   conversationHandle: Handle;
   /** Shared by both sides. */
   conversationId: string;
+  /** It began the dialog. */
   isInitiator: boolean;
+  /** The group on this side. */
   conversationGroupId: GroupId;
+  /** The endpoint's own service. */
   service: string;
+  /** The service at the other end. */
   farService: string;
+  /** The instance id of the broker at the other end; null while it is not known. */
   farBrokerInstance: string | null;
+  /** The conversation's contract. */
   contract: string;
   /** Of a lane. */
   key: string | null;
+  /** See {@link ConversationState}. */
   state: ConversationState;
   /** When it expires; null: never. */
   lifetime: Date | null;
+  /** When the earliest of its timers fires. */
   dialogTimer: Date | null;
+  /** 1 to 10. */
   priority: number;
   /** The next number to send. */
   sendSequence: number;
   /** The next number to receive. */
   receiveSequence: number;
+  /** When the conversation was begun. */
   createdAt: Date;
 }
 
 /** A row of sys.service_queues. */
 export interface QueueInfo {
+  /** As it was defined. */
   name: string;
+  /** `receive` works; else QueueDisabled. */
   isReceiveEnabled: boolean;
+  /** Messages come in; else they wait in the transmission queue. */
   isEnqueueEnabled: boolean;
+  /** `retention` is on. */
   isRetentionEnabled: boolean;
+  /** `poisonMessageHandling` is on. */
   isPoisonMessageHandlingEnabled: boolean;
+  /** `activation` is on. */
   isActivationEnabled: boolean;
   /** Messages that wait. Kept by the commits: never a scan of rows. */
   ready: number;
   /** Retained rows, received and sent. */
   retained: number;
+  /** Rollbacks in a row of transactions that had received from it. Not counted in this release: 0. */
   consecutiveRollbacks: number;
-  /** Of this Broker. */
+  /** Running handlers of this Broker. 0 in this release. */
   readers: number;
 }
 
 /** A row of sys.transmission_queue: what could not be delivered yet. */
 export interface TransmissionRow {
+  /** The endpoint that sent it. */
   conversationHandle: Handle;
+  /** To which service. */
   toService: string;
+  /** Of which broker, by its instance id; null where that is not known. */
   toBroker: string | null;
+  /** From which service. */
   fromService: string;
+  /** The conversation's contract. */
   contract: string;
+  /** When it was sent. */
   enqueueTime: Date;
+  /** From 0, per conversation and direction. */
   messageSequenceNumber: number;
+  /** Its type, or one of {@link SystemMessage}. */
   messageType: string;
+  /** It is an Error. */
   isConversationError: boolean;
+  /** It is an EndDialog. */
   isEndOfDialog: boolean;
+  /** 1 to 10, of the sending endpoint. */
   priority: number;
+  /** How often it was tried. */
   attempts: number;
+  /** When it is tried next; null: at no set time. */
   nextAttempt: Date | null;
   /** Why it is still here; "" when not tried. */
   transmissionStatus: string;
+  /** As sent. */
   body: any;
 }

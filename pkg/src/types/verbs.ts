@@ -8,9 +8,21 @@ export type GroupId = string;
 export type MessageId = string;
 
 /** A handle, a Conversation, or a received message: `tx.send(message, "Reply", …)` answers it. */
-export type ConversationRef = Handle | { readonly handle: Handle } | { readonly conversationHandle: Handle };
+export type ConversationRef = Handle | {
+  /** Of a Conversation. */
+  readonly handle: Handle;
+} | {
+  /** Of a received message or a row. */
+  readonly conversationHandle: Handle;
+};
 /** A group's id, or a conversation in it by handle or object. A string is looked up as a handle first. */
-export type GroupRef = GroupId | { readonly handle: Handle } | { readonly conversationHandle: Handle };
+export type GroupRef = GroupId | {
+  /** Of a Conversation. */
+  readonly handle: Handle;
+} | {
+  /** Of a received message or a row. */
+  readonly conversationHandle: Handle;
+};
 
 /**
  * The verbs. On a Broker each call is a transaction of its own, and its promise settles after the commit. On a Transaction they
@@ -22,7 +34,7 @@ export type GroupRef = GroupId | { readonly handle: Handle } | { readonly conver
 export interface Verbs {
   /**
    * BEGIN DIALOG CONVERSATION. Nothing is sent and the target is not looked for yet.
-   * Errors: ServiceNotFound, ContractNotFound, ConversationNotFound, GroupInvalid, GroupLocked, InvalidLifetime.
+   * Errors: ServiceNotFound, ContractNotFound, ConversationNotFound, GroupInvalid, InvalidLifetime.
    */
   beginDialog(options: BeginDialog): Promise<Conversation>;
 
@@ -42,9 +54,17 @@ export interface Verbs {
   /**
    * RECEIVE: ready messages of one conversation group, conversation by conversation in order; [] when there are none.
    * On a Broker they are gone when this resolves (at most once): receive in a `transaction` to handle them safely.
-   * Errors: QueueNotFound, QueueDisabled, ConversationNotFound, GroupNotFound, NotSupported (a `timeout` above 0).
+   * Errors: QueueNotFound, QueueDisabled, ConversationNotFound, GroupNotFound.
    */
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]>;
+
+  /**
+   * BEGIN CONVERSATION TIMER: a DialogTimer message on this side, once, `timeout` milliseconds after the call; the far side hears nothing of it. It is
+   * received before everything else. Replaces the pending timer of the same name; null cancels it; END cancels all. It survives a reload: what was
+   * due meanwhile comes when a broker is opened.
+   * Errors: ConversationNotFound, InvalidState, TimerBeyondLifetime, GroupLocked, NotCloneable, MessageTooLarge.
+   */
+  beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void>;
 
   /**
    * MOVE CONVERSATION into another group of its service: what it has unread is received there from now on, and the group that it was the
@@ -81,10 +101,16 @@ export interface BeginDialog {
   relatedConversation?: ConversationRef;
   /** Joins that group, or makes it. */
   relatedGroup?: GroupId;
-  /** Milliseconds. Default: no limit. */
+  /** Milliseconds. When they are over, both sides get an Error (-8489) and send no more; both still have to END. Default: no limit. */
   lifetime?: number;
+  /**
+   * 1 to 128 characters. Gives the open conversation (SO, CO) that any tab began with the same `from`, `to`, `contract` and `reuse`, whatever the other
+   * options; begins one when there is none. In a transaction that began one while another tab did too, the commit rejects with Conflict.
+   */
+  reuse?: string;
 }
 
+/** Options of `send`, and without `headers` of `sendMany`. */
 export interface SendOptions {
   /** Text by name; kept with the message. The names that the error queue uses itself (`ExceptionInfo.…`, `FailedQ`, `TimeOfFailure`, `ProcessingEndpoint`, `Retries`) are refused. */
   headers?: Record<string, string>;
@@ -92,38 +118,58 @@ export interface SendOptions {
   signal?: AbortSignal;
 }
 
+/** One of the messages of `sendMany`. */
 export interface OutgoingMessage {
   /** Default "DEFAULT". */
   messageType?: string;
+  /** Any structured-clone value that the message type's validation accepts. Default: no body. */
   body?: unknown;
+  /** As in {@link SendOptions}. */
   headers?: Record<string, string>;
 }
 
+/** Options of `receive`. */
 export interface ReceiveOptions {
-  /** At most this many, 1 or more. Default: all that the one group has ready, up to 10 000 rows and 64 MiB. */
+  /** At most this many, 1 or more, whatever their size. Default: all that the one group has ready, up to 10 000 rows and 64 MiB. */
   top?: number;
   /** Only this conversation. At most one of the two. */
   conversation?: ConversationRef;
   /** Only this group. */
   group?: GroupId;
-  /** Milliseconds to wait. Absent or 0: do not wait; waiting is not in this release (NotSupported). */
+  /** Milliseconds to wait for something to come; Infinity: until it comes. Absent or 0: do not wait. When the time is over the result is []. */
   timeout?: number;
   /** Aborts until the storage transaction is issued. */
   signal?: AbortSignal;
 }
 
+/** Options of `endConversation`. Without `error` and `cleanup` the far side gets an EndDialog. */
 export interface EndOptions {
-  /** END WITH ERROR: code > 0, description of 1 to 3 000 characters. */
-  error?: { code: number; description: string };
+  /** END WITH ERROR: the far side gets an Error with it. */
+  error?: {
+    /** A whole number above 0. */
+    code: number;
+    /** 1 to 3 000 characters. */
+    description: string;
+  };
   /** END WITH CLEANUP: the far side is not told. */
   cleanup?: boolean;
   /** Copies every row of this side, retained ones included, to the archive before they go, in the same transaction. Default: as the queue's `archive`. */
   archive?: boolean;
 }
 
-/** What END threw away unread, so that nothing is lost silently, and what it copied to the archive. */
+/** The DialogTimer's body is { name, body } when either is given, else undefined. */
+export interface TimerOptions {
+  /** At most 128 characters; each name is a timer of its own. Default "". */
+  name?: string;
+  /** Cloned at the call, as a message's. */
+  body?: unknown;
+}
+
+/** What END threw away unread, pending timers included, so that nothing is lost silently; and what it copied to the archive. */
 export interface EndResult {
+  /** Messages that nobody had received. */
   discarded: number;
+  /** Rows that were copied. */
   archived: number;
 }
 
@@ -132,13 +178,19 @@ export interface EndResult {
  * after the commit; after a rollback it is ConversationNotFound. It can't be sent or cloned: send its handle.
  */
 export interface Conversation {
+  /** Names this endpoint. */
   readonly handle: Handle;
   /** Shared by both sides. */
   readonly conversationId: string;
+  /** The group on this side. */
   readonly groupId: GroupId;
+  /** This side began it. */
   readonly isInitiator: boolean;
+  /** The service on this side. */
   readonly service: string;
+  /** The service at the other end. */
   readonly farService: string;
+  /** The conversation's contract. */
   readonly contract: string;
   /** SEND on this conversation; see {@link Verbs.send}. */
   send(messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId>;
@@ -146,6 +198,8 @@ export interface Conversation {
   sendMany(messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]>;
   /** `receive` from its queue, for this conversation only. */
   receive<B = any>(options?: Omit<ReceiveOptions, "conversation" | "group">): Promise<Message<B>[]>;
+  /** See {@link Verbs.beginConversationTimer}. */
+  beginTimer(timeout: number | null, options?: TimerOptions): Promise<void>;
   /** MOVE CONVERSATION; see {@link Verbs.moveConversation}. `groupId` still says where it was begun; `info` has the present. */
   moveTo(group: GroupRef): Promise<void>;
   /** END CONVERSATION; see {@link Verbs.endConversation}. */

@@ -22,17 +22,45 @@ pub(super) fn from_exception(exception: JsValue) -> Error {
             "The browser gives this site no more space. Delete data, or free space on the device, and try again.",
         ),
         "DataCloneError" => Error::new(ErrorCode::NotCloneable, format!("The value can't be stored: {text}")),
-        "VersionError" => Error::new(
-            ErrorCode::VersionTooNew,
-            "The database was written by a newer build, or by something else. Reload the page, or update the app, to run that build; if it is not a broker's, choose another name.",
-        ),
         _ => refused(&name, &text),
     };
     error.caused_by(Value(exception))
 }
 
-/// What an error of `idb` means: the exception inside it, where there is one.
+/// What an exception means that came of opening or deleting a database.
+pub(super) fn from_opening(database: &str, exception: JsValue) -> Error {
+    let (name, text) = (string(&exception, "name"), string(&exception, "message"));
+    if name == "VersionError" {
+        return Error::new(
+            ErrorCode::VersionTooNew,
+            format!("The database \"{database}\" was written by a newer build, or by something else. Reload the page, or update the app, to run that build; if it is not a broker's, choose another name."),
+        )
+        .with("name", database)
+        .caused_by(Value(exception));
+    }
+    let error = from_exception(exception.clone());
+    if error.code() != ErrorCode::StorageUnavailable {
+        return error.with("name", database);
+    }
+    let said = text.trim_end_matches('.');
+    Error::new(
+        ErrorCode::StorageUnavailable,
+        format!("The browser refuses the database \"{database}\" ({name}: {said}). Allow this site to store data, or leave private browsing, and try again; `storage: \"memory\"` works without."),
+    )
+    .with("name", database)
+    .with("exception", &*name)
+    .with("text", &*text)
+    .caused_by(Value(exception))
+}
+
+/// What an error of `idb` means.
 pub(super) fn from_idb(error: idb::Error) -> Error {
+    // Not spelled out what it can be: the texts of `idb` would weigh more than all of this file.
+    exception_of(error).map_or_else(|| refused("Error", "IndexedDB gave something unexpected"), from_exception)
+}
+
+/// The exception inside an error of `idb`, where there is one.
+pub(super) fn exception_of(error: idb::Error) -> Option<JsValue> {
     use idb::Error as E;
     match error {
         E::CountFailed(cause)
@@ -50,9 +78,8 @@ pub(super) fn from_idb(error: idb::Error) -> Error {
         | E::ObjectStoreCreateFailed(cause)
         | E::ObjectStoreNotFound(cause)
         | E::OpenCursorFailed(cause)
-        | E::UpdateFailed(cause) => from_exception(cause),
-        // Not spelled out: its texts would weigh more than all of this file.
-        _ => refused("Error", "IndexedDB gave something unexpected."),
+        | E::UpdateFailed(cause) => Some(cause),
+        _ => None,
     }
 }
 

@@ -14,7 +14,7 @@ use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::{IdbDatabase, IdbFactory};
 
 use super::super::{ORDER_INDEX, ORDER_INDEX_PATH, StoreName, VERSION};
-use super::error::{from_exception, from_idb, is_loss};
+use super::error::{exception_of, from_exception, from_idb, from_opening, is_loss};
 use super::sys;
 use crate::body::Value;
 use crate::error::{Error, ErrorCode, Result};
@@ -54,7 +54,7 @@ impl Drop for Database {
 
 /// Opens a database, and makes its object stores where they are missing.
 pub(super) async fn open(name: &str) -> Result<Database> {
-    let mut request = factory()?.open(name, Some(VERSION)).map_err(from_idb)?;
+    let mut request = factory()?.open(name, Some(VERSION)).map_err(|error| unopened(name, error))?;
     let upgrade = Rc::<RefCell<Upgrade>>::default();
     request.on_upgrade_needed({
         let upgrade = Rc::clone(&upgrade);
@@ -62,14 +62,15 @@ pub(super) async fn open(name: &str) -> Result<Database> {
     });
     let settled = settled(&mut request);
     let (sender, answer) = oneshot::channel();
+    let database = name.to_owned();
     // A task of its own: the request's handlers must live until it settles, even if nobody waits for it any more.
     spawn_local(async move {
         let _ = settled.await;
         let opened = match request.error() {
             Ok(None) => request.database().map_err(from_idb).and_then(ours),
-            Ok(Some(exception)) if is_loss(&exception) => Err(upgrade.take().cause(exception.into())),
-            Ok(Some(exception)) => Err(from_exception(exception.into())),
-            Err(error) => Err(from_idb(error)),
+            Ok(Some(exception)) if is_loss(&exception) => Err(upgrade.take().cause(&database, exception.into())),
+            Ok(Some(exception)) => Err(from_opening(&database, exception.into())),
+            Err(error) => Err(unopened(&database, error)),
         };
         // A database that comes too late is dropped here, and so closed.
         let _ = sender.send(opened);
@@ -95,15 +96,16 @@ fn ours(database: idb::Database) -> Result<Database> {
 /// # Errors
 /// Within 10 seconds: `UpgradeBlocked` if a tab does not let go, or `StorageUnavailable`. It may still be deleted later.
 pub async fn delete_database(name: &str) -> Result<()> {
-    let mut request = factory()?.delete(name).map_err(from_idb)?;
+    let mut request = factory()?.delete(name).map_err(|error| unopened(name, error))?;
     let settled = settled(&mut request);
     let (sender, answer) = oneshot::channel();
+    let database = name.to_owned();
     spawn_local(async move {
         let _ = settled.await;
         let deleted = match request.error() {
             Ok(None) => Ok(()),
-            Ok(Some(exception)) => Err(from_exception(exception.into())),
-            Err(error) => Err(from_idb(error)),
+            Ok(Some(exception)) => Err(from_opening(&database, exception.into())),
+            Err(error) => Err(unopened(&database, error)),
         };
         // Nobody listens any more if it took too long.
         let _ = sender.send(deleted);
@@ -130,10 +132,15 @@ impl Upgrade {
     }
 
     /// `exception`: what the open request says, which is only that the upgrade was aborted.
-    fn cause(self, exception: JsValue) -> Error {
+    fn cause(self, database: &str, exception: JsValue) -> Error {
         let cause = self.transaction.and_then(|transaction| transaction.error()).map_or(exception, Into::into);
-        self.failure.unwrap_or_else(|| from_exception(cause))
+        self.failure.unwrap_or_else(|| from_opening(database, cause))
     }
+}
+
+/// The same for what `idb` says.
+fn unopened(database: &str, error: idb::Error) -> Error {
+    exception_of(error).map_or_else(|| dead(database), |exception| from_opening(database, exception))
 }
 
 /// The first and only step of the schema so far.
@@ -205,6 +212,7 @@ fn blocked(name: &str) -> Error {
             "Another tab holds the database \"{name}\" open, perhaps with an older build. Close or reload the other tabs of this site, then try again."
         ),
     )
+    .with("name", name)
 }
 
 fn dead(name: &str) -> Error {
@@ -214,4 +222,5 @@ fn dead(name: &str) -> Error {
             "IndexedDB does not answer when asked for the database \"{name}\". Restart the browser, then try again."
         ),
     )
+    .with("name", name)
 }

@@ -48,6 +48,7 @@ impl Random {
                     endpoint.service.to_string(),
                     endpoint.send_sequence,
                     endpoint.receive_sequence,
+                    endpoint.dialog_timer,
                 ),
             );
         }
@@ -56,14 +57,16 @@ impl Random {
             .sides
             .iter()
             .map(|(end, side)| {
-                (end.clone(), (side.state, SERVICES[side.service].0.to_owned(), side.next_send, side.next_expected))
+                let timer = side.timers.iter().map(|timer| timer.at).min_by(f64::total_cmp);
+                let service = SERVICES[side.service].0.to_owned();
+                (end.clone(), (side.state, service, side.next_send, side.next_expected, timer))
             })
             .collect();
         // What an endpoint that has ended expects next says nothing.
-        let shown = |ends: BTreeMap<End, (&'static str, String, u64, u64)>| -> Vec<_> {
+        let shown = |ends: BTreeMap<End, (&'static str, String, u64, u64, Option<f64>)>| -> Vec<_> {
             ends.into_iter()
-                .map(|(end, (state, service, send, receive))| {
-                    (end, state, service, send, if state == "DO" { 0 } else { receive })
+                .map(|(end, (state, service, send, receive, timer))| {
+                    (end, state, service, send, if state == "DO" { 0 } else { receive }, timer)
                 })
                 .collect()
         };
@@ -81,7 +84,9 @@ impl Random {
         }
         // What was sent and what was received in one commit has no order among each other; each in itself has.
         let sorted = |mut rows: BTreeMap<&str, Vec<String>>| -> Vec<(String, Vec<String>)> {
-            rows.values_mut().for_each(|rows| rows.sort_by_key(|row| (row.starts_with('3'), row.contains("Error"))));
+            rows.values_mut().for_each(|rows| {
+                rows.sort_by_key(|row| (row.starts_with('3'), row.contains("Error"), row.contains("DialogTimer")))
+            });
             rows.into_iter().map(|(handle, rows)| (handle.to_owned(), rows)).collect()
         };
         assert_eq!(sorted(found), sorted(expected), "the rows of {}", QUEUES[queue]);
@@ -100,11 +105,13 @@ impl Random {
             .collect();
         let mut expected = Vec::new();
         for (end, side) in &self.world.sides {
-            for row in &side.outgoing {
+            // What is still to be transmitted is held once the conversation has failed.
+            for row in side.outgoing.iter().filter(|_| side.state != "ER") {
                 expected.push((self.handles[end].to_string(), format!("1 {} {}", row.kind, row.number)));
             }
             for row in &side.held {
-                let sender = self.handles.get(&super::model::other(end)).expect("the far end was there");
+                let sender = if row.is_own() { end.clone() } else { super::model::other(end) };
+                let sender = self.handles.get(&sender).expect("the end was there");
                 expected.push((sender.to_string(), format!("1 {} {}", row.kind, row.number)));
             }
         }
@@ -245,7 +252,7 @@ impl Random {
                 .find(|(_, handle)| **handle == message.conversation_handle)
                 .map(|(end, _)| end.clone())
                 .expect("a known handle");
-            let kind = ["Order", "Confirm", "Note", "EndDialog", "Error"]
+            let kind = ["Order", "Confirm", "Note", "EndDialog", "Error", "DialogTimer"]
                 .into_iter()
                 .find(|kind| *kind == short(&message.message_type_name))
                 .expect("a known type");

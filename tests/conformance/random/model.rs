@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use pocket_broker::error::ErrorCode;
 
+use super::due::{Lifetime, Timer};
+
 pub(super) const QUEUES: [&str; 3] = ["counter", "kitchen", "house"];
 pub(super) const SERVICES: [(&str, usize); 4] = [("Counter", 0), ("Kitchen", 1), ("Front", 2), ("Back", 2)];
 
@@ -35,6 +37,7 @@ pub(super) struct Side {
     pub(super) outgoing: Vec<Row>,
     pub(super) next_send: u64,
     pub(super) next_expected: u64,
+    pub(super) timers: Vec<Timer>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +60,27 @@ pub(super) struct World {
     pub(super) sides: BTreeMap<End, Side>,
     /// Services by conversation: initiator and target.
     pub(super) services: BTreeMap<Rc<str>, (usize, usize)>,
+    pub(super) lifetimes: BTreeMap<Rc<str>, Lifetime>,
+    /// Timers and lifetimes so far: those of one time come in their order.
+    pub(super) stamps: u64,
     /// Messages that went nowhere.
     pub(super) dropped: usize,
+}
+
+impl Row {
+    /// It is read before the messages, and has no number of its own.
+    pub(super) fn is_system(&self) -> bool {
+        ["DialogTimer", "Error"].contains(&self.kind)
+    }
+
+    /// It comes from the broker, not from the far side.
+    pub(super) fn is_own(&self) -> bool {
+        self.kind == "DialogTimer" || self.body.starts_with('-')
+    }
+}
+
+fn in_sequence(rows: &[Row]) -> u64 {
+    rows.iter().filter(|row| !row.is_system()).count() as u64
 }
 
 pub(super) fn other(end: &End) -> End {
@@ -76,6 +98,7 @@ impl Side {
             outgoing: Vec::new(),
             next_send: 0,
             next_expected: 0,
+            timers: Vec::new(),
         }
     }
 
@@ -86,17 +109,21 @@ impl Side {
     /// What RECEIVE gives, in its order.
     pub(super) fn unread(&self) -> Vec<Row> {
         let ready = || self.rows.iter().filter(|row| row.status == 1);
-        ready().filter(|row| row.kind == "Error").chain(ready().filter(|row| row.kind != "Error")).cloned().collect()
+        let of = |kind| ready().filter(move |row| row.kind == kind);
+        of("DialogTimer").chain(of("Error")).chain(ready().filter(|row| !row.is_system())).cloned().collect()
     }
 }
 
 impl World {
-    pub(super) fn begin(&mut self, id: &Rc<str>, from: usize, to: usize, group: Option<Rc<str>>) {
+    pub(super) fn begin(&mut self, id: &Rc<str>, from: usize, to: usize, group: Option<Rc<str>>, expires: Option<f64>) {
+        if let Some(at) = expires {
+            self.expect(id, at);
+        }
         self.services.insert(Rc::clone(id), (from, to));
         self.sides.insert((Rc::clone(id), true), Side::new(from, "SO", group));
     }
 
-    fn side(&mut self, end: &End) -> Result<&mut Side, ErrorCode> {
+    pub(super) fn side(&mut self, end: &End) -> Result<&mut Side, ErrorCode> {
         self.sides.get_mut(end).ok_or(ErrorCode::ConversationNotFound)
     }
 
@@ -121,7 +148,8 @@ impl World {
         if queue.retention && !queue.on {
             return Err(ErrorCode::QueueDisabled);
         }
-        if is_late {
+        let is_far = self.services[&end.0].1 == ELSEWHERE;
+        if is_late && !is_far {
             self.dropped += bodies.len();
             return Ok(());
         }
@@ -134,10 +162,11 @@ impl World {
                 body: body.clone(),
             }
         };
-        let is_far = self.services[&end.0].1 == ELSEWHERE;
         let sender = self.side(end)?;
         sender.next_send += bodies.len() as u64;
-        sender.state = "CO";
+        if sender.state == "SO" {
+            sender.state = "CO";
+        }
         if queue.retention {
             sender.rows.extend(bodies.iter().enumerate().map(row(3)));
         }
@@ -163,9 +192,9 @@ impl World {
         Ok(())
     }
 
-    fn arrive(&mut self, end: &End, rows: Vec<Row>) {
+    pub(super) fn arrive(&mut self, end: &End, rows: Vec<Row>) {
         let Some(side) = self.sides.get_mut(end) else { return };
-        side.next_expected += rows.iter().filter(|row| row.kind != "Error").count() as u64;
+        side.next_expected += in_sequence(&rows);
         if self.queues[side.queue()].on {
             for row in &rows {
                 match row.kind {
@@ -186,7 +215,7 @@ impl World {
         if side.state == "DO" && ending != Ending::Cleanup {
             return Err(ErrorCode::InvalidState);
         }
-        let counts = ((side.unread().len() + side.held.len()) as u64, side.rows.len() as u64);
+        let counts = ((side.unread().len() + side.held.len() + side.timers.len()) as u64, side.rows.len() as u64);
         if self.services[&end.0].1 == ELSEWHERE {
             self.end_from_elsewhere(end, ending)?;
             return Ok(counts);
@@ -199,18 +228,19 @@ impl World {
             && let Some(side) = self.sides.get_mut(&far)
         {
             // Their numbers were never seen.
-            side.next_expected -= side.held.iter().filter(|row| row.kind != "Error").count() as u64;
-            side.held.clear();
+            side.next_expected -= in_sequence(&side.held);
+            side.held.retain(Row::is_own);
         }
         if side.state == "CO" && ending != Ending::Cleanup {
             let (kind, body) = if ending == Ending::Error { ("Error", "42") } else { ("EndDialog", "") };
             self.arrive(&far, vec![Row { status: 1, kind, number: side.next_send, body: body.into() }]);
         }
-        if self.sides.get(&far).is_some_and(|side| !side.held.is_empty()) {
+        if self.sides.get(&far).is_some_and(|side| side.held.iter().any(|row| !row.is_own())) {
             let ended = self.side(end)?;
             ended.state = "DO";
             ended.rows.clear();
             ended.held.clear();
+            ended.timers.clear();
         } else {
             self.sides.remove(end);
         }
@@ -225,6 +255,8 @@ impl World {
         }
         side.state = "DO";
         side.rows.clear();
+        side.held.clear();
+        side.timers.clear();
         let (kind, body) = if ending == Ending::Error { ("Error", "42") } else { ("EndDialog", "") };
         if ending == Ending::Error {
             side.outgoing.clear();
@@ -239,8 +271,8 @@ impl World {
         let side = self.side(end)?.clone();
         let unread = side.unread();
         // Errors are read first, so a new one does not change what was received behind it.
-        let in_sequence = |rows: &[Row]| rows.iter().filter(|row| row.kind != "Error").cloned().collect::<Vec<_>>();
-        let errors = taken.iter().filter(|row| row.kind == "Error").all(|row| unread.contains(row));
+        let in_sequence = |rows: &[Row]| rows.iter().filter(|row| !row.is_system()).cloned().collect::<Vec<_>>();
+        let errors = taken.iter().filter(|row| row.is_system()).all(|row| unread.contains(row));
         if !in_sequence(&unread).starts_with(&in_sequence(taken)) || !errors {
             return Err(ErrorCode::TransactionClosed);
         }

@@ -10,7 +10,7 @@ use pocket_broker::ids::{Decoded, Role, SideId};
 use pocket_broker::store::{Fault, Operation};
 use pocket_broker::{BeginDialog, EndOptions, Message, OutgoingMessage, ReceiveOptions, RowFilter, Rows};
 
-use super::super::support::shop::{cleanup, dialog_of, with_error};
+use super::super::support::shop::{cleanup, dialog_of, named, with_error};
 use super::model::{End, Ending, QUEUES, SERVICES};
 use super::{Random, agree};
 
@@ -19,6 +19,8 @@ use super::{Random, agree};
 pub(super) enum Call {
     Send(End, &'static str, Vec<String>),
     End(End, Ending, bool),
+    /// Timer of a name; without a time it is cancelled.
+    Timer(End, &'static str, Option<f64>, String),
     Receive(usize, Wanted, Option<u32>),
     Alter(usize, Option<bool>, Option<bool>),
 }
@@ -43,8 +45,9 @@ impl Random {
         if self.chance.one_in(30) {
             self.restart().await;
         }
-        match self.chance.below(24) {
+        match self.chance.below(26) {
             0..=3 => self.begin().await,
+            24..=25 => self.pass().await,
             4..=14 => {
                 let tab = self.chance.below(2);
                 let calls: Vec<Call> = self.call().into_iter().collect();
@@ -65,8 +68,29 @@ impl Random {
         let tab = self.chance.below(2);
         self.tell(|| format!("tab {tab} is opened again"));
         self.tabs[tab].close().await;
-        self.tabs[tab] = self.shop.another_tab().await;
+        let opened = if self.sees_locks { self.shop.another_tab().await } else { self.shop.tab_without_locks().await };
+        self.tabs[tab] = opened;
         self.open.retain(|open| open.tab != tab);
+    }
+
+    /// Time passes, and what is due then is done.
+    async fn pass(&mut self) {
+        let ms = [0.0, 1.0, 500.0, 5_000.0][self.chance.below(4)];
+        let tab = self.chance.below(2);
+        self.shop.clock().advance(ms);
+        self.now += ms;
+        let fails = self.chance.one_in(8);
+        if fails {
+            let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
+            self.shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
+        }
+        self.tell(|| format!("{ms} ms pass, tab {tab} polls, fails: {fails}"));
+        let polled = self.tabs[tab].poll().await;
+        self.shop.faults.clear();
+        if !fails || polled.is_ok() {
+            let moved = self.world.poll(self.now);
+            agree(polled, Ok(moved));
+        }
     }
 
     async fn begin(&mut self) {
@@ -84,7 +108,9 @@ impl Random {
             };
             options = BeginDialog { related_conversation: Some(handle.to_string()), ..options };
         }
-        self.tell(|| format!("begin {} → {far}, related {expected:?}", SERVICES[from].0));
+        let lifetime = if self.chance.one_in(4) { Some([1.0, 500.0, 2_000.0][self.chance.below(3)]) } else { None };
+        options.lifetime = lifetime;
+        self.tell(|| format!("begin {} → {far}, related {expected:?}, lifetime {lifetime:?}", SERVICES[from].0));
         let tab = self.chance.below(2);
         let begun = self.tabs[tab].begin_dialog(options).await;
         match (begun, expected) {
@@ -96,7 +122,13 @@ impl Random {
                     // Its own group is one that others are in from now on.
                     self.world.sides.get_mut(&related).expect("it is there").group = Some(group);
                 }
-                self.world.begin(&begun.conversation_id, from, to, explicit);
+                self.world.begin(
+                    &begun.conversation_id,
+                    from,
+                    to,
+                    explicit,
+                    lifetime.map(|lifetime| self.now + lifetime),
+                );
                 let handle = Decoded::parse(&begun.handle).expect("a handle");
                 let far = Decoded { side: SideId { role: Role::Target, ..handle.side }, ..handle };
                 self.handles.insert((begun.conversation_id, false), far.text());
@@ -109,7 +141,7 @@ impl Random {
     /// A call, thought up.
     pub(super) fn call(&mut self) -> Option<Call> {
         let queue = self.chance.below(QUEUES.len());
-        match self.chance.below(20) {
+        match self.chance.below(23) {
             0..=9 => {
                 let end = self.any_end()?;
                 let kind = if self.chance.one_in(2) {
@@ -137,6 +169,13 @@ impl Random {
             15..=17 => {
                 let ending = [Ending::Plain, Ending::Plain, Ending::Error, Ending::Cleanup][self.chance.below(4)];
                 Some(Call::End(self.any_end()?, ending, self.chance.one_in(3)))
+            }
+            20..=22 => {
+                let end = self.any_end()?;
+                let name = ["", "a", "b"][self.chance.below(3)];
+                let timeout = [Some(0.0), Some(1.0), Some(500.0), Some(1_000.0), None][self.chance.below(5)];
+                let body = self.some_bodies().remove(0);
+                Some(Call::Timer(end, name, timeout, body))
             }
             18 => Some(Call::Alter(queue, Some(self.chance.one_in(2)), None)),
             _ => Some(Call::Alter(queue, None, Some(!self.chance.one_in(3)))),
@@ -183,6 +222,10 @@ impl Random {
                 let ended = broker.end_conversation(&self.handles[end], options(*ending, *archive)).await?;
                 Ok(Answer::Ended(ended.discarded, ended.archived))
             }
+            Call::Timer(end, name, timeout, body) => broker
+                .begin_conversation_timer(&self.handles[end], *timeout, named(name, Some(body)))
+                .await
+                .map(|()| Answer::Done),
             Call::Receive(queue, wanted, top) => {
                 let rows = broker.receive(QUEUES[*queue], self.wanted(wanted, *top), None).await?;
                 Ok(Answer::Received(rows.iter().flat_map(Rows::messages).collect()))
@@ -212,6 +255,13 @@ impl Random {
                     if let Answer::Ended(discarded, archived) = answer { (discarded, archived) } else { (0, 0) }
                 });
                 agree(numbers, expected);
+            }
+            Call::Timer(end, name, timeout, body) => {
+                let is_locked = self.world.sides.contains_key(end) && self.is_locked(tab, &self.group_of(end), None);
+                let at = timeout.map(|timeout| self.now + timeout);
+                let expected =
+                    if is_locked { Err(ErrorCode::GroupLocked) } else { self.world.timer(end, name, at, body) };
+                agree(answer.map(drop), expected.map(drop));
             }
             Call::Receive(queue, wanted, top) => {
                 let receivable = self.receivable(tab, *queue, wanted, None);

@@ -7,6 +7,7 @@ use futures_util::future::{join, join_all};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::{Rows, Transaction};
 
+use super::super::support::shop::named;
 use super::model::{End, Ending, QUEUES, Row, World, other};
 use super::steps::{Call, Wanted, options};
 use super::{Random, agree};
@@ -27,6 +28,7 @@ pub(super) struct Open {
 enum Done {
     Send(End, &'static str, Vec<String>),
     End(End, Ending),
+    Timer(End, &'static str, Option<f64>, String),
     Take(Vec<(End, Vec<Row>)>),
 }
 
@@ -43,6 +45,7 @@ impl Open {
                 None => _ = self.view.sides.remove(&end),
             }
         }
+        self.view.lifetimes.extend(world.lifetimes.get(&end.0).map(|lifetime| (Rc::clone(&end.0), *lifetime)));
         self.view.services.extend(world.services.get(&end.0).map(|services| (Rc::clone(&end.0), *services)));
     }
 
@@ -100,6 +103,7 @@ impl Random {
                 agree(sent, expected);
             }
             Call::End(end, ending, archive) => self.end_in(number, end, ending, archive).await,
+            Call::Timer(end, name, timeout, body) => self.timer_in(number, end, name, timeout, body).await,
             Call::Receive(queue, wanted, top) if !matches!(wanted, Wanted::Group(_)) => {
                 self.receive_in(number, queue, wanted, top).await
             }
@@ -136,6 +140,29 @@ impl Random {
             open.note(&end.clone(), Done::End(end, ending));
         }
         agree(ended.map(|ended| (ended.discarded, ended.archived)), expected);
+    }
+
+    async fn timer_in(&mut self, number: usize, end: End, name: &'static str, timeout: Option<f64>, body: String) {
+        let transaction = Rc::clone(&self.open[number].transaction);
+        let options = named(name, Some(&body));
+        let begun = transaction.begin_conversation_timer(&self.handles[&end], timeout, options).await;
+        self.open[number].look(&self.world, &end);
+        let open = &self.open[number];
+        let group = open.view.sides.get(&end).map(|_| self.group_in(&open.view, &end));
+        let at = timeout.map(|timeout| self.now + timeout);
+        let expected = match &group {
+            Some(group) if self.is_locked(open.tab, group, Some(number)) => Err(ErrorCode::GroupLocked),
+            _ => self.open[number].view.timer(&end, name, at, &body),
+        };
+        let open = &mut self.open[number];
+        if expected != Err(ErrorCode::GroupLocked) {
+            open.locks.extend(group);
+        }
+        if let Ok(is_changed) = expected {
+            let done = Done::Timer(end.clone(), name, at, body);
+            if is_changed { open.note(&end, done) } else { open.done.push(done) }
+        }
+        agree(begun, expected.map(drop));
     }
 
     async fn receive_in(&mut self, number: usize, queue: usize, wanted: Wanted, top: Option<u32>) {
@@ -178,7 +205,9 @@ impl Random {
         let open = &self.open[number];
         calls.retain(|call| match call {
             Call::Send(..) => true,
-            Call::End(end, ..) => self.world.sides.contains_key(end) && !open.locks.contains(&self.group_of(end)),
+            Call::End(end, ..) | Call::Timer(end, ..) => {
+                self.world.sides.contains_key(end) && !open.locks.contains(&self.group_of(end))
+            }
             Call::Receive(..) | Call::Alter(..) => false,
         });
         let open = self.open.remove(number);
@@ -190,6 +219,7 @@ impl Random {
         let outcome = open.done.iter().try_for_each(|done| match done {
             Done::Send(end, kind, bodies) => world.send(end, kind, bodies, true),
             Done::End(end, ending) => world.end(end, *ending).map(drop),
+            Done::Timer(end, name, at, body) => world.timer(end, name, *at, body).map(drop),
             Done::Take(taken) => taken.iter().try_for_each(|(end, rows)| world.take(end, rows)),
         });
         if outcome.is_ok() {

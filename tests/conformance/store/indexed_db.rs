@@ -99,7 +99,7 @@ async_test! { async fn an_abort_at_commit_keeps_its_cause() {
     assert_eq!(abort_at_commit("QuotaExceededError", "Full.").await.code(), ErrorCode::QuotaExceeded);
     let error = abort_at_commit("ConstraintError", "Not unique.").await;
     assert_eq!(error.code(), ErrorCode::StorageUnavailable);
-    assert_eq!(detail(&error, "name").as_deref(), Some("ConstraintError"));
+    assert_eq!(detail(&error, "exception").as_deref(), Some("ConstraintError"));
     assert_eq!(detail(&error, "text").as_deref(), Some("Not unique."));
     assert!(error.cause().is_some());
     // The storage process died: nobody knows.

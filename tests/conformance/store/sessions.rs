@@ -21,7 +21,7 @@ async fn read(session: &dyn Session, number: u32) -> Result<Option<String>> {
 }
 
 fn assert_inactive(error: &Error) {
-    assert_eq!(detail(error, "name").as_deref(), Some("TransactionInactiveError"), "{error}");
+    assert_eq!(detail(error, "exception").as_deref(), Some("TransactionInactiveError"), "{error}");
 }
 
 pub(super) async fn requests_are_answered_in_order(bench: &Bench) {
@@ -41,7 +41,7 @@ pub(super) async fn a_read_only_session_refuses_writes(bench: &Bench) {
     let store = bench.connect().await;
     let session = begin(&*store, Mode::ReadOnly).await;
     let refused = session.write(change(1, "no")).expect_err("it is read-only");
-    assert_eq!(detail(&refused, "name").as_deref(), Some("ReadOnlyError"), "{refused}");
+    assert_eq!(detail(&refused, "exception").as_deref(), Some("ReadOnlyError"), "{refused}");
     assert!(session.commit().await.is_err(), "a failed write can't be committed");
     assert_eq!(get(&*store, QUEUES, 1_u32).await, None);
 }
@@ -51,9 +51,9 @@ pub(super) async fn a_store_outside_the_scope_is_refused(bench: &Bench) {
     let session = begin(&*store, Mode::ReadWrite).await;
     session.write(change(1, "inside")).expect("the write is taken");
     let refused = session.get(TURNS, &1_u32.into()).await.expect_err("it is outside the scope");
-    assert_eq!(detail(&refused, "name").as_deref(), Some("NotFoundError"), "{refused}");
+    assert_eq!(detail(&refused, "exception").as_deref(), Some("NotFoundError"), "{refused}");
     let refused = session.write(Change::Delete(TURNS, 1_u32.into())).expect_err("it is outside the scope");
-    assert_eq!(detail(&refused, "name").as_deref(), Some("NotFoundError"), "{refused}");
+    assert_eq!(detail(&refused, "exception").as_deref(), Some("NotFoundError"), "{refused}");
     assert!(session.commit().await.is_err(), "a failed write can't be committed");
     assert_eq!(get(&*store, QUEUES, 1_u32).await, None);
 }

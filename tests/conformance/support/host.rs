@@ -11,6 +11,8 @@ use pocket_broker::ids::Ids;
 use pocket_broker::store::Store;
 use pocket_broker::{Host, Notice};
 
+use super::locks::OriginLocks;
+
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
 pub(crate) struct ManualClock(Cell<f64>);
@@ -27,29 +29,35 @@ impl Clock for ManualClock {
     }
 }
 
-/// A timer that fires when told, or always at once.
+/// A timer that fires when told. Waiting for a group may be over at once instead.
 #[derive(Debug, Default)]
 pub(crate) struct ManualTimer {
-    sleepers: RefCell<Vec<oneshot::Sender<()>>>,
+    sleepers: RefCell<Vec<(f64, oneshot::Sender<()>)>>,
+    #[cfg(not(target_arch = "wasm32"))]
     at_once: Cell<bool>,
 }
 
 impl ManualTimer {
     /// Wakes everybody.
     pub(crate) fn fire(&self) {
-        self.sleepers.take().into_iter().for_each(|sleeper| _ = sleeper.send(()));
+        self.sleepers.take().into_iter().for_each(|(_, sleeper)| _ = sleeper.send(()));
     }
 
-    /// From now on nobody sleeps.
+    /// From now on nobody waits for a group.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) fn fire_at_once(&self) {
+    pub(crate) fn give_up_at_once(&self) {
         self.at_once.set(true);
         self.fire();
     }
 
+    /// For how long those who sleep want to, in milliseconds.
+    pub(crate) fn sleeps(&self) -> Vec<f64> {
+        self.sleepers.borrow().iter().filter(|(_, sleeper)| !sleeper.is_canceled()).map(|(ms, _)| *ms).collect()
+    }
+
     /// How many sleep.
     pub(crate) fn sleeping(&self) -> usize {
-        self.sleepers.borrow().iter().filter(|sleeper| !sleeper.is_canceled()).count()
+        self.sleeps().len()
     }
 
     /// Resolves once somebody sleeps: a verb that waits for a group.
@@ -61,12 +69,13 @@ impl ManualTimer {
 }
 
 impl Timer for ManualTimer {
-    fn sleep(&self, _ms: f64) -> LocalBoxFuture<'static, ()> {
+    fn sleep(&self, ms: f64) -> LocalBoxFuture<'static, ()> {
         let (sleeper, woken) = oneshot::channel();
-        if self.at_once.get() {
+        #[cfg(not(target_arch = "wasm32"))]
+        if self.at_once.get() && ms == pocket_broker::LOCK_TIMEOUT {
             return std::future::ready(()).boxed_local();
         }
-        self.sleepers.borrow_mut().push(sleeper);
+        self.sleepers.borrow_mut().push((ms, sleeper));
         woken.map(drop).boxed_local()
     }
 }
@@ -101,6 +110,8 @@ pub(crate) struct TestHost {
     pub(crate) timer: Rc<ManualTimer>,
     /// What was told to other contexts.
     pub(crate) notices: Rc<RefCell<Vec<Notice>>>,
+    /// The origin's.
+    pub(crate) locks: OriginLocks,
 }
 
 /// A host over a store. `seed`: another one for every context of a database.
@@ -109,15 +120,17 @@ pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
     let timer = Rc::new(ManualTimer::default());
     let notices = Rc::new(RefCell::new(Vec::new()));
     let told = Rc::clone(&notices);
+    let locks = OriginLocks::default();
     let host = Host {
         store,
         clock: Rc::<ManualClock>::clone(&clock),
         timer: Rc::<ManualTimer>::clone(&timer),
         ids: Rc::new(CountedIds(Cell::new(seed.wrapping_mul(0xd134_2543_de82_ef95)))),
+        locks: Some(Rc::new(locks.clone())),
         spawn: Rc::new(spawn),
         wake: Rc::new(move |notice| told.borrow_mut().push(notice.clone())),
     };
-    TestHost { host, clock, timer, notices }
+    TestHost { host, clock, timer, notices, locks }
 }
 
 #[cfg(target_arch = "wasm32")]

@@ -11,7 +11,7 @@ use pocket_broker::message::system;
 use pocket_broker::store::{Faults, Mode, Range, Store, StoreName};
 use pocket_broker::{
     BeginDialog, Broker, ConversationInfo, EndOptions, EndResult, Endpoint, EndpointFilter, Extent, Message, Notice,
-    OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, Transaction, TransmissionRow,
+    OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, TimerOptions, Transaction, TransmissionRow,
 };
 
 use super::host::{ManualClock, ManualTimer, TestHost, host};
@@ -72,7 +72,22 @@ impl Shop {
         self.tabs.set(self.tabs.get() + 1);
         let mut other = host(Rc::clone(&self.store), self.tabs.get()).host;
         (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
+        other.locks.clone_from(&self.host.host.locks);
         Broker::open(other).await.expect("the broker opens")
+    }
+
+    /// Another tab that has no locks, as one on plain http, or one that was frozen and lost them.
+    pub(crate) async fn tab_without_locks(&self) -> Broker {
+        self.tabs.set(self.tabs.get() + 1);
+        let mut other = host(Rc::clone(&self.store), self.tabs.get()).host;
+        (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
+        other.locks = None;
+        Broker::open(other).await.expect("the broker opens")
+    }
+
+    /// How many locks of the origin are held.
+    pub(crate) fn locks_held(&self) -> usize {
+        self.host.locks.held()
     }
 
     pub(crate) fn clock(&self) -> &ManualClock {
@@ -208,6 +223,21 @@ impl Shop {
         self.broker.end_conversation(handle, cleanup()).await.expect("the conversation can be ended")
     }
 
+    /// A timer without a body.
+    pub(crate) async fn try_timer(&self, handle: &str, timeout: f64, name: &str) -> Result<()> {
+        self.broker.begin_conversation_timer(handle, Some(timeout), named(name, None)).await
+    }
+
+    pub(crate) async fn timer_of(&self, handle: &str, timeout: f64, name: &str) {
+        self.try_timer(handle, timeout, name).await.expect("the timer can be begun");
+    }
+
+    /// Lets time pass and does what is due then. Gives how many messages came of it.
+    pub(crate) async fn pass(&self, ms: f64) -> u64 {
+        self.clock().advance(ms);
+        self.broker.poll().await.expect("what is due can be done")
+    }
+
     // ── short ways to the views ──
 
     pub(crate) async fn messages(&self, queue: &str, filter: RowFilter) -> Vec<Message> {
@@ -307,6 +337,10 @@ pub(crate) fn cleanup() -> EndOptions {
 
 pub(crate) fn archived() -> EndOptions {
     EndOptions { archive: Some(true), ..EndOptions::default() }
+}
+
+pub(crate) fn named(name: &str, body: Option<&str>) -> TimerOptions {
+    TimerOptions { name: name.into(), body: body.map_or_else(Body::none, |body| Body::small(body.into())) }
 }
 
 /// The error of something that must be refused.

@@ -23,6 +23,8 @@ mount! {
     another_tab_sees_the_move_at_once,
     what_is_not_there_is_refused,
     a_failed_move_moves_nothing,
+    timers_fire_in_the_new_queue,
+    d12_dialog_timers_that_wait_outside_come_along,
 }
 
 fn to(queue: &str) -> ServiceChange {
@@ -258,4 +260,33 @@ async fn a_failed_move_moves_nothing(shop: &Shop) {
     refused(shop.broker.alter_service("Kitchen", to("house")).await, ErrorCode::QuotaExceeded);
     shop.send(&dialog.initiator, "Note", "m2").await;
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1", "0 Note 1 m2"]);
+}
+
+async fn timers_fire_in_the_new_queue(shop: &Shop) {
+    let options = BeginDialog { lifetime: Some(2_000.0), ..to_kitchen() };
+    let begun = shop.broker.begin_dialog(options).await.expect("the dialog begins");
+    shop.send(&begun.handle, "Order", "m1").await;
+    let dialog = shop.dialog(&begun).await;
+    shop.timer_of(&dialog.target, 1_000.0, "").await;
+    shop.receive("kitchen").await;
+    alter(shop, "Kitchen", to("house")).await;
+    assert_eq!(shop.pass(1_000.0).await, 1);
+    assert_eq!((shop.rows("kitchen").await, shop.rows("house").await), (vec![], vec!["1 DialogTimer 1".to_owned()]));
+    alter(shop, "Kitchen", to("kitchen")).await;
+    assert_eq!(shop.pass(1_000.0).await, 2);
+    assert_eq!(shop.receive("kitchen").await, ["0 DialogTimer 1", "0 Error 1 -8489"]);
+}
+
+async fn d12_dialog_timers_that_wait_outside_come_along(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.timer_of(&dialog.target, 1_000.0, "").await;
+    shop.receive("kitchen").await;
+    shop.switch("kitchen", Status::Off).await;
+    shop.switch("house", Status::Off).await;
+    assert_eq!(shop.pass(1_000.0).await, 1);
+    alter(shop, "Kitchen", to("house")).await;
+    assert_eq!((shop.rows("kitchen").await, shop.rows("house").await), (vec![], vec![]));
+    shop.switch("kitchen", Status::On).await;
+    alter(shop, "Kitchen", to("kitchen")).await;
+    assert_eq!(shop.receive("kitchen").await, ["0 DialogTimer 1"]);
 }

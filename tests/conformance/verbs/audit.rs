@@ -18,6 +18,7 @@ async fn a_database(bench: Bench) -> Shop {
     let related = pocket_broker::BeginDialog {
         related_conversation: Some(dialog.initiator.to_string()),
         lifetime: Some(1_000.0),
+        reuse: Some("x".into()),
         ..super::super::support::shop::to_kitchen()
     };
     shop.broker.begin_dialog(related).await.expect("the dialog begins");
@@ -64,11 +65,11 @@ async fn a_missing_queue_hangs_nobody(bench: fn() -> Bench) {
     })
     .await
     .expect("it can be taken away");
-    refused(shop.broker.queues().await, ErrorCode::Conflict);
-    refused(shop.broker.count("counter", &RowFilter::default()).await, ErrorCode::Conflict);
-    refused(shop.broker.end_conversation(&dialog.initiator, Default::default()).await, ErrorCode::Conflict);
+    refused(shop.broker.queues().await, ErrorCode::StorageCorrupt);
+    refused(shop.broker.count("counter", &RowFilter::default()).await, ErrorCode::StorageCorrupt);
+    refused(shop.broker.end_conversation(&dialog.initiator, Default::default()).await, ErrorCode::StorageCorrupt);
     let transaction = shop.broker.begin().expect("the broker is open");
-    refused(transaction.end_conversation(&dialog.initiator, Default::default()).await, ErrorCode::Conflict);
+    refused(transaction.end_conversation(&dialog.initiator, Default::default()).await, ErrorCode::StorageCorrupt);
     shop.discard().await;
 }
 

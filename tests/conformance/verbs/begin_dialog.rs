@@ -147,7 +147,9 @@ async fn b05_a_service_without_contracts_begins_and_refuses(shop: &Shop) {
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"]);
 
     let asked = shop.broker.begin_dialog(dialog_of("Counter", "Guest")).await.expect("nobody is contacted");
-    shop.send(&asked.handle, "Order", "m2").await;
+    shop.notices();
+    shop.send_many(&asked.handle, "Order", 0..2).await;
+    assert_eq!(shop.dropped(), ["the target service does not accept the contract"; 2], "d13: each is reported");
     assert_eq!(shop.rows("counter").await, ["1 Error 0 -8409"], "b17: SEND succeeded, and the sender gets an Error");
     assert_eq!(shop.state(&asked.handle).await, "ER");
     assert_eq!(shop.rows("house").await, [""; 0]);

@@ -12,6 +12,7 @@ mount! {
     receive_of_a_cached_run_needs_two_reads_and_two_writes,
     retention_costs_a_receive_no_write,
     send_needs_two_reads_and_three_writes,
+    sends_in_both_directions_need_no_more,
 }
 
 #[track_caller]
@@ -39,6 +40,24 @@ async fn send_needs_two_reads_and_three_writes(shop: &Shop) {
     shop.faults.reset_counts();
     shop.send_many(&dialog.target, "Confirm", 0..256).await;
     assert_cost(shop, 2, 3);
+}
+
+async fn sends_in_both_directions_need_no_more(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    // The first row of a queue claims a block of order numbers.
+    shop.send(&dialog.target, "Confirm", "warm").await;
+    for _ in 0..3 {
+        for (handle, message_type) in [(&dialog.initiator, "Note"), (&dialog.target, "Confirm")] {
+            shop.faults.reset_counts();
+            shop.send(handle, message_type, "m").await;
+            assert_cost(shop, 2, 3);
+        }
+    }
+    shop.retain("counter", true).await;
+    shop.faults.reset_counts();
+    shop.send(&dialog.initiator, "Note", "kept").await;
+    // Its own queue counts the copy.
+    assert_cost(shop, 3, 5);
 }
 
 async fn receive_of_a_cached_run_needs_two_reads_and_two_writes(shop: &Shop) {

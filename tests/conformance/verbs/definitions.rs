@@ -1,5 +1,8 @@
 //! `define` and `alterQueue`.
 
+use std::cell::Cell;
+
+use futures_util::future::join;
 use pocket_broker::definitions::{Definitions, PriorityRule, QueueOptions, SentBy, ServiceOptions, Status, Validation};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::{BeginDialog, QueueInfo};
@@ -20,6 +23,7 @@ mount! {
     d33_a_queues_own_service_can_be_extended,
     a_failed_define_defines_nothing,
     another_tab_sees_new_definitions_at_once,
+    another_tab_that_keeps_defining_disturbs_nobody,
     an_altered_queue_is_altered_in_every_tab,
     unknown_names_are_refused,
     bounds_of_the_retention_are_not_supported,
@@ -316,6 +320,36 @@ async fn another_tab_sees_new_definitions_at_once(shop: &Shop) {
     transaction.begin_dialog(dialog_of("Later", "Kitchen")).await.expect("a transaction looks it up, too");
     transaction.commit().await.expect("it commits under the new definitions");
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1", "1 Note 1 m2"]);
+}
+
+/// Every storage transaction here is followed by one that changes the definitions.
+async fn another_tab_that_keeps_defining_disturbs_nobody(shop: &Shop) {
+    let other = shop.another_tab().await;
+    let dialog = shop.order("m1").await;
+    let is_over = Cell::new(false);
+    let defining = async {
+        for number in 0.. {
+            let retention = Some(number % 2 == 0);
+            let options = QueueOptions { retention, ..QueueOptions::default() };
+            other.define(queues("house", options)).await.expect("it may change");
+            if is_over.get() {
+                break;
+            }
+        }
+    };
+    let working = async {
+        for number in 0..5 {
+            shop.send(&dialog.initiator, "Note", "x").await;
+            assert_eq!(shop.queue("kitchen").await.ready, number + 2);
+            let transaction = shop.broker.begin().expect("the broker is open");
+            let to = vec![dialog.target.clone()];
+            transaction.send(to, vec![shop.message("Confirm", "r")]).await.expect("it may send");
+            transaction.commit().await.expect("it commits");
+        }
+        is_over.set(true);
+    };
+    join(defining, working).await;
+    assert_eq!(shop.receive("counter").await.len(), 5);
 }
 
 async fn an_altered_queue_is_altered_in_every_tab(shop: &Shop) {

@@ -1,7 +1,9 @@
 //! DROP SERVICE: its endpoints and their rows go, and their far sides hear of it.
 
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::future::{Either, join, select};
 use pocket_broker::body::{Body, Value};
 use pocket_broker::definitions::{Definitions, PriorityRule, Status};
 use pocket_broker::error::{Error, ErrorCode};
@@ -10,7 +12,7 @@ use pocket_broker::{BeginDialog, EndpointFilter};
 
 use super::super::support::detail;
 use super::super::support::host::tick;
-use super::super::support::shop::{Shop, begin, cleanup, definitions, dialog_of, receive, refused, send};
+use super::super::support::shop::{Shop, begin, cleanup, definitions, dialog_of, receive, refused, send, to_kitchen};
 
 mount! {
     b8_a_service_that_a_priority_names_is_refused,
@@ -27,6 +29,8 @@ mount! {
     a_queues_own_service_is_refused,
     a_service_may_come_again,
     a_failed_drop_drops_nothing,
+    b87_timers_lifetimes_and_reuse_go_as_with_end,
+    d25_it_waits_for_a_reader_of_another_tab,
 }
 
 async fn drop_it(shop: &Shop, service: &str) {
@@ -226,7 +230,7 @@ async fn a_transaction_finds_it_gone(shop: &Shop) {
     let (sender, reader) = (begin(shop), begin(shop));
     send(shop, &sender, &dialog.target, "Confirm", "r1").await.expect("it may send");
     assert_eq!(receive(&reader, "kitchen").await, ["0 Order 0 m1"]);
-    shop.another_tab().await.drop_service("Kitchen").await.expect("locks are for one context");
+    shop.tab_without_locks().await.drop_service("Kitchen").await.expect("nobody holds it back");
     for transaction in [sender, reader] {
         let error = refused(transaction.commit().await, ErrorCode::ConversationNotFound);
         assert_eq!(detail(&error, "at").as_deref(), Some("commit"));
@@ -261,4 +265,43 @@ async fn a_failed_drop_drops_nothing(shop: &Shop) {
     refused(shop.broker.drop_service("Kitchen").await, ErrorCode::QuotaExceeded);
     shop.send(&dialog.initiator, "Note", "m2").await;
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1", "0 Note 1 m2"]);
+}
+
+async fn b87_timers_lifetimes_and_reuse_go_as_with_end(shop: &Shop) {
+    let begin = async |reuse: &str| {
+        let options = BeginDialog { lifetime: Some(60_000.0), reuse: Some(reuse.into()), ..to_kitchen() };
+        shop.broker.begin_dialog(options).await.expect("the dialog begins")
+    };
+    let (used, unused) = (begin("used").await, begin("unused").await);
+    shop.send(&used.handle, "Order", "m1").await;
+    let dialog = shop.dialog(&used).await;
+    for (handle, timeout) in [(&dialog.initiator, 1_000.0), (&dialog.target, 2_000.0), (&unused.handle, 1_000.0)] {
+        shop.timer_of(handle, timeout, "").await;
+    }
+    assert_eq!((shop.records_in(StoreName::Due).await, shop.records_in(StoreName::Members).await), (5, 2));
+    drop_it(shop, "Kitchen").await;
+    assert_eq!((shop.records_in(StoreName::Due).await, shop.records_in(StoreName::Members).await), (4, 2));
+    assert_ne!(begin("used").await.handle, used.handle, "one that has failed is not used again");
+    drop_it(shop, "Counter").await;
+    assert_eq!((shop.records_in(StoreName::Due).await, shop.records_in(StoreName::Members).await), (0, 0));
+    assert_eq!((shop.pass(90_000.0).await, shop.endpoints(EndpointFilter::default()).await.len()), (0, 0));
+}
+
+async fn d25_it_waits_for_a_reader_of_another_tab(shop: &Shop) {
+    for body in ["a", "b", "c"] {
+        shop.order(body).await;
+    }
+    let other = shop.another_tab().await;
+    let holder = other.begin().expect("the broker is open");
+    assert_eq!(receive(&holder, "kitchen").await, ["0 Order 0 a"]);
+    let dropping = pin!(shop.broker.drop_service("Kitchen"));
+    match select(dropping, pin!(shop.timer().until_sleeping())).await {
+        Either::Left((dropped, _)) => panic!("it must wait: {dropped:?}"),
+        Either::Right(((), dropping)) => {
+            assert_eq!(shop.locks_held(), 1, "meanwhile it keeps no group");
+            let (dropped, ()) = join(dropping, async { holder.rollback() }).await;
+            dropped.expect("all groups are free");
+        }
+    }
+    assert_eq!((shop.locks_held(), shop.rows("kitchen").await), (0, vec![]));
 }

@@ -2,9 +2,12 @@
 
 use pocket_broker::EndOptions;
 use pocket_broker::EndResult;
+use pocket_broker::definitions::Status;
 use pocket_broker::error::ErrorCode;
+use pocket_broker::message::system;
 use pocket_broker::store::StoreName;
 
+use super::super::support::detail;
 use super::super::support::shop::{Shop, cleanup, refused, with_error};
 
 mount! {
@@ -12,6 +15,7 @@ mount! {
     b71_one_end_leaves_the_other_in_di,
     b72_the_second_end_tells_nobody,
     b73_d14_discarded_rows_are_counted,
+    d13_an_error_for_an_ended_side_is_reported,
     b75_an_error_needs_code_and_description,
     b76_an_error_after_the_far_end_tells_nobody,
     b77_cleanup_leaves_no_trace,
@@ -26,7 +30,11 @@ mount! {
 
 async fn b71_one_end_leaves_the_other_in_di(shop: &Shop) {
     let dialog = shop.order("m1").await;
+    shop.notices();
     assert_eq!(shop.end(&dialog.initiator).await, EndResult::default());
+    let mut told: Vec<_> = shop.notices().into_iter().flat_map(|notice| notice.states).collect();
+    told.sort_by_key(|(_, state)| *state);
+    assert_eq!(told, [(dialog.initiator.clone(), "CD"), (dialog.target.clone(), "DI")], "one that is gone is finished");
     assert_eq!(
         (shop.state(&dialog.initiator).await, shop.state(&dialog.target).await),
         ("", "DI"),
@@ -61,6 +69,33 @@ async fn b73_d14_discarded_rows_are_counted(shop: &Shop) {
     assert_eq!(shop.end(&dialog.initiator).await, EndResult { discarded: 1, archived: 0 }, "the EndDialog");
 }
 
+/// D13: an Error for a side that has ended, or that is gone, goes nowhere, and that is told.
+async fn d13_an_error_for_an_ended_side_is_reported(shop: &Shop) {
+    let gone = shop.order("m1").await;
+    shop.clean_up(&gone.initiator).await;
+    let waiting = shop.order("m1").await;
+    shop.switch("kitchen", Status::Off).await;
+    shop.end(&waiting.initiator).await;
+    assert_eq!(shop.state(&waiting.initiator).await, "DO");
+    for dialog in [gone, waiting] {
+        shop.notices();
+        shop.fail(&dialog.target).await;
+        let notices = shop.notices();
+        let dropped: Vec<_> = notices.iter().flat_map(|notice| &notice.dropped).collect();
+        assert_eq!(dropped.len(), 1, "{notices:?}");
+        let column =
+            |name| dropped[0].message.iter().find(|(other, _)| *other == name).and_then(|(_, value)| value.text());
+        assert_eq!(column("messageTypeName").as_deref(), Some(system::ERROR));
+        assert_eq!(column("conversationHandle").as_deref(), Some(&*dialog.target), "who sent it");
+        assert_eq!((shop.state(&dialog.initiator).await, shop.state(&dialog.target).await), ("", ""));
+    }
+    let both = shop.order("m1").await;
+    shop.clean_up(&both.initiator).await;
+    shop.notices();
+    shop.end(&both.target).await;
+    assert_eq!(shop.dropped(), [""; 0], "an EndDialog that nobody needs is no loss");
+}
+
 async fn b75_an_error_needs_code_and_description(shop: &Shop) {
     let dialog = shop.order("m1").await;
     for code in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY, 2_147_483_648.0] {
@@ -68,15 +103,18 @@ async fn b75_an_error_needs_code_and_description(shop: &Shop) {
             shop.broker.end_conversation(&dialog.initiator, with_error(code, "x")).await,
             ErrorCode::InvalidEndError,
         );
-        assert_eq!(error.number(), Some(8422));
+        assert_eq!((error.number(), detail(&error, "argument").as_deref()), (Some(8419), Some("error.code")));
     }
     for description in [String::new(), "x".repeat(3_001)] {
         let error = refused(
             shop.broker.end_conversation(&dialog.initiator, with_error(1.0, &description)).await,
             ErrorCode::InvalidEndError,
         );
-        assert_eq!(error.number(), Some(8424));
+        assert_eq!((error.number(), detail(&error, "argument").as_deref()), (Some(8422), Some("error.description")));
     }
+    let neither = shop.broker.end_conversation(&dialog.initiator, with_error(f64::NAN, "")).await;
+    let error = refused(neither, ErrorCode::InvalidEndError);
+    assert_eq!((error.number(), detail(&error, "argument").as_deref()), (Some(8424), Some("error")));
     let both = EndOptions { cleanup: true, ..with_error(1.0, "x") };
     refused(shop.broker.end_conversation(&dialog.initiator, both).await, ErrorCode::InvalidArgument);
     assert_eq!(shop.state(&dialog.initiator).await, "CO");

@@ -16,6 +16,7 @@ mount! {
     d17_a_group_has_the_priority_of_what_is_ready,
     a_related_dialog_joins_the_group,
     a_group_is_received_from_by_its_id,
+    a_group_that_grows_in_a_transaction_is_received_from,
     a_group_outlives_the_conversation_it_is_named_after,
     a_group_is_left_before_it_is_counted,
     what_a_group_knows_goes_with_its_last_conversation,
@@ -101,6 +102,29 @@ async fn a_group_is_received_from_by_its_id(shop: &Shop) {
     assert_eq!(receive_group(shop, "counter", &second.group_id).await, [""; 0]);
     let alone = shop.info(&other.initiator).await.expect("it is there").conversation_group_id;
     assert_eq!(receive_group(shop, "counter", &alone).await, ["0 Confirm 0 c1"], "a group of one");
+}
+
+/// What is ready lies in the store, where the side still is alone in its group.
+async fn a_group_that_grows_in_a_transaction_is_received_from(shop: &Shop) {
+    for by_handle in [true, false] {
+        let dialog = shop.order("m1").await;
+        let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
+        let related = if by_handle {
+            BeginDialog { related_conversation: Some(dialog.target.to_string()), ..dialog_of("Kitchen", "Back") }
+        } else {
+            BeginDialog { related_group: Some(group.to_string()), ..dialog_of("Kitchen", "Back") }
+        };
+        let transaction = shop.broker.begin().expect("the broker is open");
+        transaction.begin_dialog(related).await.expect("the dialog begins");
+        let options = ReceiveOptions { group: Some(Rc::clone(&group)), ..ReceiveOptions::default() };
+        for (body, expected) in [("m2", "0 Order 0 m1"), ("m3", "0 Note 1 m2")] {
+            let rows = transaction.receive("kitchen", options.clone()).await.expect("the queue is on");
+            assert_eq!(show_all(&rows), [expected]);
+            shop.send(&dialog.initiator, "Note", body).await;
+        }
+        transaction.commit().await.expect("it commits");
+        assert_eq!(receive_group(shop, "kitchen", &group).await, ["0 Note 2 m3"], "it has two members by now");
+    }
 }
 
 async fn b31_conversation_by_conversation_the_higher_priority_first(shop: &Shop) {

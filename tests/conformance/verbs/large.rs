@@ -107,8 +107,8 @@ async fn d02_receive_gives_64_mib_and_a_larger_row_alone(shop: &Shop) {
     send(shop, &dialog.initiator, &[("h", 40.0 * MIB), ("i", 40.0 * MIB)]).await;
     assert_eq!(
         show_all(&shop.broker.receive("kitchen", options, None).await.expect("the queue is on")),
-        ["0 Note 8 h"],
-        "with `top`, too"
+        ["0 Note 8 h", "0 Note 9 i"],
+        "with `top` exactly so many, whatever their size"
     );
 }
 

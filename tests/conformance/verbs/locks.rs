@@ -153,11 +153,11 @@ async fn a_group_is_locked_even_for_a_look(shop: &Shop) {
 }
 
 async fn the_slower_of_two_tabs_is_refused(shop: &Shop) {
-    let other = shop.another_tab().await;
+    let other = shop.tab_without_locks().await;
     let (first, second) = (shop.order("a").await, shop.order("b").await);
     let (one, two) = (begin(shop), other.begin().expect("the broker is open"));
     assert_eq!(receive(&one, "kitchen").await, ["0 Order 0 a"]);
-    assert_eq!(receive(&two, "kitchen").await, ["0 Order 0 a"], "locks are for one context; the commit decides");
+    assert_eq!(receive(&two, "kitchen").await, ["0 Order 0 a"], "it can't see the other's lock; the commit decides");
     send(shop, &two, &first.target, "Confirm", "from the slower").await.expect("it may send");
     one.commit().await.expect("the faster commits");
     let error = refused(two.commit().await, ErrorCode::TransactionClosed);

@@ -1,11 +1,13 @@
 //! MOVE CONVERSATION: a conversation goes into another group of its service.
 
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::future::{Either, join, join_all, select};
 use pocket_broker::body::{Body, Value};
 use pocket_broker::definitions::{Definitions, ServiceOptions, Status};
 use pocket_broker::error::ErrorCode;
-use pocket_broker::store::StoreName;
+use pocket_broker::store::{Operation, StoreName};
 use pocket_broker::{
     BeginDialog, Broker, ConversationInfo, Destination, Endpoint, EndpointFilter, ReceiveOptions, Transaction,
 };
@@ -23,11 +25,14 @@ mount! {
     d16_the_state_must_allow_it,
     d29_a_move_is_seen_inside_its_transaction,
     d29_a_move_is_checked_again_at_the_commit,
-    d29_a_reader_in_another_tab_is_refused,
+    d29_a_reader_that_lost_its_lock_is_refused,
     a_group_knows_until_its_last_conversation_is_moved,
     a_move_to_its_own_group_is_nothing,
     both_ends_of_a_conversation_may_be_in_one_group,
     a_move_is_undone_by_a_rollback,
+    b50_while_it_waits_for_another_tab_it_keeps_no_group,
+    moves_side_by_side_share_their_storage_transactions,
+    a_timer_fires_under_the_new_group,
 }
 
 /// A dialog of the counter that the kitchen has answered `count` times.
@@ -222,7 +227,7 @@ async fn d29_a_move_is_seen_inside_its_transaction(shop: &Shop) {
 
 async fn d29_a_move_is_checked_again_at_the_commit(shop: &Shop) {
     let (first, second) = (answered(shop, "a", 1).await, answered(shop, "b", 1).await);
-    let other = shop.another_tab().await;
+    let other = shop.tab_without_locks().await;
     let at_commit = async |handle: &Rc<str>, to: &str, code: ErrorCode, meanwhile: &Rc<str>| {
         let transaction = begin(shop);
         transaction.move_conversation(handle, named(to)).await.expect("it can be moved");
@@ -250,13 +255,13 @@ async fn d29_a_move_is_checked_again_at_the_commit(shop: &Shop) {
 }
 
 /// What a reader does, it does for the group that it holds.
-async fn d29_a_reader_in_another_tab_is_refused(shop: &Shop) {
+async fn d29_a_reader_that_lost_its_lock_is_refused(shop: &Shop) {
     let dialog = answered(shop, "a", 1).await;
-    let other = shop.another_tab().await;
+    let other = shop.tab_without_locks().await;
     let reader = begin(shop);
     assert_eq!(receive(&reader, "counter").await, ["0 Confirm 0 a1"]);
     let to = named("6ba7b810-9dad-11d1-80b4-00c04fd430c8");
-    other.move_conversation(&dialog.initiator, to).await.expect("locks are for one context; the commit decides");
+    other.move_conversation(&dialog.initiator, to).await.expect("nobody holds it back; the commit decides");
     let error = refused(reader.commit().await, ErrorCode::TransactionClosed);
     assert!(error.is_retryable());
     assert_eq!(shop.receive("counter").await, ["0 Confirm 0 a1"]);
@@ -325,4 +330,59 @@ async fn a_move_is_undone_by_a_rollback(shop: &Shop) {
         (before.clone(), 0)
     );
     assert_eq!(receive_group(&shop.broker, &before).await, ["0 Confirm 0 a1"]);
+}
+
+async fn b50_while_it_waits_for_another_tab_it_keeps_no_group(shop: &Shop) {
+    let (one, two) = (answered(shop, "a", 1).await, answered(shop, "b", 1).await);
+    let other = shop.another_tab().await;
+    let of_two = ReceiveOptions { conversation: Some(Rc::clone(&two.initiator)), ..ReceiveOptions::default() };
+    let transaction = begin(shop);
+    for in_transaction in [false, true] {
+        let holder = other.begin().expect("the broker is open");
+        assert_eq!(show_all(&holder.receive("counter", of_two.clone()).await.expect("it is free")), ["0 Confirm 0 b1"]);
+        let moving = async || {
+            let to = named(&two.initiator);
+            if in_transaction {
+                transaction.move_conversation(&one.initiator, to).await
+            } else {
+                shop.broker.move_conversation(&one.initiator, to).await
+            }
+        };
+        match select(pin!(moving()), pin!(shop.timer().until_sleeping())).await {
+            Either::Left((moved, _)) => panic!("it must wait: {moved:?}"),
+            Either::Right(((), moving)) => {
+                assert_eq!(shop.locks_held(), 1, "the group that it comes from is free meanwhile");
+                let (moved, ()) = join(moving, async { holder.rollback() }).await;
+                moved.expect("both are free");
+            }
+        }
+        let own = if in_transaction { 2 } else { 0 };
+        assert_eq!(shop.locks_held(), own);
+        if !in_transaction {
+            move_to(shop, &one.initiator, "11111111-1111-4111-8111-111111111111").await;
+        }
+    }
+    transaction.commit().await.expect("it commits");
+    assert_eq!((members(shop, &group_of(shop, &two.initiator).await).await, shop.locks_held()), (2, 0));
+}
+
+async fn moves_side_by_side_share_their_storage_transactions(shop: &Shop) {
+    let mut dialogs = Vec::new();
+    for number in 0..8 {
+        dialogs.push(shop.order(&number.to_string()).await);
+    }
+    let group = "11111111-1111-4111-8111-111111111111";
+    let before = shop.faults.calls(Operation::Begin);
+    let moves = dialogs.iter().map(|dialog| shop.broker.move_conversation(&dialog.initiator, named(group)));
+    join_all(moves).await.into_iter().for_each(|moved| moved.expect("it can be moved"));
+    assert_eq!(shop.faults.calls(Operation::Begin), before + 2, "the lock of the new group is asked for once");
+    assert_eq!((members(shop, group).await, shop.locks_held()), (8, 0));
+}
+
+async fn a_timer_fires_under_the_new_group(shop: &Shop) {
+    let (one, two) = (answered(shop, "a", 0).await, answered(shop, "b", 0).await);
+    shop.timer_of(&one.initiator, 1_000.0, "").await;
+    move_to(shop, &one.initiator, &two.initiator).await;
+    assert_eq!(shop.pass(1_000.0).await, 1);
+    assert_eq!(receive_group(&shop.broker, &group_of(shop, &two.initiator).await).await, ["0 DialogTimer 0"]);
 }

@@ -90,7 +90,7 @@ async fn b37_an_unknown_handle_or_group_is_refused(shop: &Shop) {
         let error = refused(shop.broker.receive(queue, of(group), None).await, ErrorCode::GroupNotFound);
         assert_eq!(error.number(), Some(8436));
     }
-    let both = ReceiveOptions { conversation: Some(dialog.target), group: Some(group), top: None };
+    let both = ReceiveOptions { conversation: Some(dialog.target), group: Some(group), ..ReceiveOptions::default() };
     refused(shop.broker.receive("kitchen", both, None).await, ErrorCode::InvalidArgument);
 }
 

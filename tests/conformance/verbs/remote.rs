@@ -61,7 +61,8 @@ async fn end_appends_an_end_dialog(shop: &Shop) {
     shop.end(&handle).await;
     assert_eq!(shop.state(&handle).await, "DO");
     assert_eq!(shop.outside().await, ["Order 0 m1", "EndDialog 1"]);
-    refused(shop.try_send(&handle, "Note", "x").await, ErrorCode::InvalidState);
+    let error = refused(shop.try_send(&handle, "Note", "x").await, ErrorCode::InvalidState);
+    assert!(!error.to_string().contains("Receive"), "there is nothing to receive: {error}");
     assert_eq!(
         refused(shop.broker.end_conversation(&handle, Default::default()).await, ErrorCode::InvalidState).number(),
         Some(8427)
@@ -123,11 +124,12 @@ async fn the_first_message_decides(shop: &Shop) {
 
 async fn another_brokers_service_is_not_here(shop: &Shop) {
     let own = BeginDialog { to_broker: Some(shop.broker.instance_id().to_string()), ..to_kitchen() };
-    for options in [own, BeginDialog { to_broker: Some("current".into()), ..to_kitchen() }] {
+    let shouted = BeginDialog { to_broker: Some(shop.broker.instance_id().to_uppercase()), ..to_kitchen() };
+    for options in [own, shouted, BeginDialog { to_broker: Some("current".into()), ..to_kitchen() }] {
         let begun = shop.broker.begin_dialog(options).await.expect("the dialog begins");
         shop.send(&begun.handle, "Order", "m1").await;
     }
-    assert_eq!(shop.rows("kitchen").await.len(), 2);
+    assert_eq!(shop.rows("kitchen").await.len(), 3);
     let other = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";
     let begun = shop
         .broker
@@ -135,6 +137,6 @@ async fn another_brokers_service_is_not_here(shop: &Shop) {
         .await
         .expect("the dialog begins");
     shop.send(&begun.handle, "Order", "m1").await;
-    assert_eq!(shop.rows("kitchen").await.len(), 2, "although a service of that name is here");
+    assert_eq!(shop.rows("kitchen").await.len(), 3, "although a service of that name is here");
     assert_eq!(shop.transmission().await[0].to_broker.as_deref(), Some(other));
 }

@@ -7,6 +7,7 @@ use pocket_broker::definitions::Status;
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::StoreName;
 
+use super::super::support::detail;
 use super::super::support::shop::{Shop, cleanup, refused};
 
 mount! {
@@ -93,7 +94,8 @@ async fn d30_system_types_are_the_brokers(shop: &Shop) {
     use pocket_broker::message::system::{DIALOG_TIMER, END_DIALOG, ERROR};
     let dialog = shop.order("m1").await;
     for system in [DIALOG_TIMER, END_DIALOG, ERROR] {
-        refused(shop.try_send(&dialog.initiator, system, "m2").await, ErrorCode::NotInContract);
+        let error = refused(shop.try_send(&dialog.initiator, system, "m2").await, ErrorCode::NotInContract);
+        assert!(error.to_string().contains("broker's own") && !error.to_string().contains("Add it"), "{error}");
     }
     assert_eq!(shop.state(&dialog.target).await, "CO");
 }
@@ -122,6 +124,14 @@ async fn b26_a_handle_may_be_named_once(shop: &Shop) {
     let to = vec![Rc::clone(&dialog.initiator), Rc::clone(&dialog.initiator)];
     let twice = vec![shop.message("Note", "x"), shop.message("Note", "y")];
     refused(shop.broker.send(to, twice, None).await, ErrorCode::InvalidArgument);
+    let to = vec![Rc::clone(&dialog.initiator), dialog.initiator.to_uppercase().into()];
+    let twice = vec![shop.message("Note", "x"), shop.message("Note", "y")];
+    let error = refused(shop.broker.send(to, twice, None).await, ErrorCode::InvalidArgument);
+    assert_eq!(
+        detail(&error, "argument").as_deref(),
+        Some("to"),
+        "a handle is a UUID, whatever the case of its letters"
+    );
     let both = vec![Rc::clone(&dialog.initiator), Rc::clone(&dialog.target)];
     shop.broker
         .send(both, vec![shop.message("Note", "x"), shop.message("Note", "y")], None)

@@ -23,17 +23,17 @@ const is = <_ extends true>(): void => {};
 
 // ── the contract, cut down to this release ──
 
-type ConversationNames = "handle" | "conversationId" | "groupId" | "isInitiator" | "service" | "farService" | "contract" | "send" | "sendMany" | "receive" | "moveTo" | "end" | "info";
+type ConversationNames = "handle" | "conversationId" | "groupId" | "isInitiator" | "service" | "farService" | "contract" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info";
 interface Conversation extends Pick<C.Conversation, ConversationNames> {}
-interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "receive" | "moveConversation" | "endConversation" | "getGroupState" | "setGroupState"> {
+interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "receive" | "beginConversationTimer" | "moveConversation" | "endConversation" | "getGroupState" | "setGroupState"> {
   beginDialog(options: C.BeginDialog): Promise<Conversation>;
 }
 interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "transmissionQueue" | "archive"> {
-  conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "moveTo" | "end" | "info">;
+  conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info">;
 }
-interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal"> {}
+interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal" | "getConversationGroup"> {}
 type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "message-dropped" | "close">;
-interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "purgeArchive" | "close"> {
+interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "purgeArchive" | "poll" | "close"> {
   define(definitions: C.Definitions): Promise<Broker>;
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T>;
   addEventListener<K extends keyof Events>(type: K, listener: (event: CustomEvent<Events[K]>) => unknown, options?: AddEventListenerOptions | boolean): void;
@@ -75,9 +75,10 @@ is<Same<P.QueueInfo, C.QueueInfo>>();
 is<Same<P.TransmissionRow, C.TransmissionRow>>();
 is<Same<P.EndResult, C.EndResult>>();
 is<Same<P.EndOptions, C.EndOptions>>();
+is<Same<P.TimerOptions, C.TimerOptions>>();
 is<Same<P.RowFilter, C.RowFilter>>();
 is<Same<P.OutgoingMessage, C.OutgoingMessage>>();
-is<Same<P.BeginDialog, C.BeginDialog, Exclude<keyof C.BeginDialog, "reuse">>>();
+is<Same<P.BeginDialog, C.BeginDialog>>();
 is<Same<P.SendOptions, C.SendOptions, "headers" | "signal">>();
 is<Same<P.ReceiveOptions, C.ReceiveOptions, "top" | "conversation" | "group">>();
 is<Same<P.OpenOptions, C.OpenOptions, "durability" | "storage" | "clock" | "lockTimeout" | "maxMessageBytes" | "wasm" | "signal">>();

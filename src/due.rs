@@ -1,0 +1,116 @@
+//! Due rows: what is to happen by itself at a time. The key says when, what, and to whom: one short read finds the earliest.
+//!
+//! | kind | number | value |
+//! |---|---|---|
+//! | dialog timer | of the side | side, name, body, packing, size |
+//! | lifetime | of the conversation | conversation |
+//!
+//! Each is named by exactly one record of the store `conversations`, which knows the time and the stamp.
+
+use crate::body::{Body, Value};
+use crate::clock::Instant;
+use crate::conversation::{Conversation, Timer};
+use crate::ids::SideId;
+use crate::record::{self, Fields, Read, Unreadable, float};
+use crate::store::{Change, Key, StoreName};
+use crate::work::Work;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DueKind {
+    /// A DialogTimer for one side.
+    Timer,
+    /// The end of a conversation's lifetime.
+    Lifetime,
+}
+
+/// The key of a due row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Due {
+    pub(crate) at: Instant,
+    /// No two rows of one time have the same.
+    pub(crate) stamp: u64,
+    pub(crate) kind: DueKind,
+    pub(crate) number: u64,
+}
+
+impl Due {
+    /// The row of a timer.
+    pub(crate) fn timer(side: SideId, timer: &Timer) -> Self {
+        Self { at: timer.at, stamp: timer.stamp, kind: DueKind::Timer, number: side.number() }
+    }
+
+    /// The row of a conversation's lifetime, as long as that lasts.
+    pub(crate) fn lifetime(conversation: &Conversation) -> Option<Self> {
+        let (at, stamp) = conversation.lifetime?;
+        Some(Self { at, stamp: stamp?, kind: DueKind::Lifetime, number: conversation.number })
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        let kind: u32 = match self.kind {
+            DueKind::Timer => 0,
+            DueKind::Lifetime => 1,
+        };
+        Key::list([self.at.into(), float(self.stamp).into(), kind.into(), float(self.number).into()])
+    }
+
+    /// Reads a key. `None`: of a kind that a newer build knows what to do with.
+    pub(crate) fn read(key: &Value) -> Option<Self> {
+        let read = || {
+            let mut parts = Fields::part(key)?;
+            let (at, stamp) = (parts.float()?, parts.number()?);
+            let kind = match parts.number()? {
+                0 => DueKind::Timer,
+                1 => DueKind::Lifetime,
+                other => return Err(Unreadable::Format(other)),
+            };
+            Ok(Self { at, stamp, kind, number: parts.number()? })
+        };
+        read().ok()
+    }
+
+    /// The conversation that it is about.
+    pub(crate) fn conversation(&self) -> u64 {
+        match self.kind {
+            DueKind::Timer => SideId::from_number(self.number).conversation,
+            DueKind::Lifetime => self.number,
+        }
+    }
+}
+
+/// The value of a timer's row.
+pub(crate) fn timer_record(side: SideId, name: &str, body: &Body) -> Value {
+    Value::list(vec![
+        Value::from(1u32),
+        record::value(side.number()),
+        Value::from(name),
+        body.value.value(),
+        Value::from(body.packing),
+        Value::from(body.size),
+    ])
+}
+
+/// The body in a timer's row.
+pub(crate) fn timer_body(record: &Value) -> Read<Body> {
+    let mut fields = Fields::open(record)?;
+    // Whose it is says the key, and what it is called the side.
+    let (_side, _name) = (fields.any(), fields.any());
+    Ok(Body { value: fields.any().into(), packing: fields.small()?, size: fields.float()? })
+}
+
+/// The value of a lifetime's row.
+pub(crate) fn lifetime_record(conversation: u64) -> Value {
+    Value::list(vec![Value::from(1u32), record::value(conversation)])
+}
+
+impl Work<'_> {
+    /// Stores a due row, and tells those who wait for the earliest one.
+    pub(crate) fn put_due(&mut self, due: &Due, record: Value) {
+        self.changes.notice.expect(due.at);
+        self.write(Change::Put(StoreName::Due, due.key(), record));
+    }
+
+    pub(crate) fn drop_due(&mut self, due: &Due) {
+        self.write(Change::Delete(StoreName::Due, due.key()));
+    }
+}

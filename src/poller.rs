@@ -1,0 +1,147 @@
+//! The poller: sleeps until the earliest due row is due, then does what is due.
+//!
+//! Every context with an open broker has one; which of them does a thing is decided by the storage transaction that deletes its row. A poller
+//! knows one number, the earliest time: read once when the database is opened, made earlier by what commits tell, read anew by each poll. As
+//! long as there is none, it does not exist.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+
+use crate::clock::Instant;
+use crate::core::Core;
+use crate::due::Due;
+use crate::error::{Error, ErrorCode, Result};
+use crate::store::{Bound, Key, Mode, Range, StoreName, transact};
+use crate::verbs::{Answer, Poll, Polled, Verb};
+use crate::work::Purpose;
+
+/// The shortest sleep: whatever is due by then is done together.
+const SHORTEST: f64 = 10.0;
+/// The longest, in milliseconds: a clock that was set is noticed by then.
+const LONGEST: f64 = 60_000.0;
+/// The pause after a failure. It doubles with every further one, up to the longest sleep.
+const PAUSE: f64 = 1_000.0;
+/// The most due rows in one storage transaction.
+const ROWS: usize = 256;
+
+/// What is known, and how to wake who sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Poller {
+    /// When the earliest row is due, as far as is known.
+    next: Cell<Option<Instant>>,
+    is_running: Cell<bool>,
+    bell: RefCell<Option<oneshot::Sender<()>>>,
+}
+
+impl Poller {
+    /// Wakes it: what it sleeps for has changed.
+    pub(crate) fn ring(&self) {
+        self.bell.take().into_iter().for_each(|bell| _ = bell.send(()));
+    }
+}
+
+impl Core {
+    /// Something is due at a time: committed here, or, as a hint says, elsewhere.
+    pub(crate) fn expect(self: &Rc<Self>, at: Instant) {
+        let poller = &self.poller;
+        if poller.next.get().is_some_and(|next| next <= at) {
+            return;
+        }
+        poller.next.set(Some(at));
+        poller.ring();
+        self.keep_polling();
+    }
+
+    /// Sees to it that there is a poller, if there is something to wait for.
+    pub(crate) fn keep_polling(self: &Rc<Self>) {
+        if self.is_open() && self.poller.next.get().is_some() && !self.poller.is_running.replace(true) {
+            (self.host.spawn)(run(Rc::downgrade(self)).boxed_local());
+        }
+    }
+
+    /// One storage transaction for what is due.
+    pub(crate) async fn poll(self: &Rc<Self>) -> Result<Polled> {
+        match self.poll_some(Range::all(), ROWS).await {
+            Err(error) if error.code() == ErrorCode::StorageCorrupt => self.poll_singly().await,
+            polled => polled,
+        }
+    }
+
+    /// There is a record that can't be read. Each row for itself: what is due elsewhere does not have to wait for it.
+    async fn poll_singly(self: &Rc<Self>) -> Result<Polled> {
+        let now = self.host.clock.now();
+        let mut range = Range::all();
+        let mut all = Polled::default();
+        loop {
+            match self.poll_some(range.clone(), 1).await {
+                Ok(polled) => {
+                    all.moved += polled.moved;
+                    all.next = polled.next;
+                }
+                Err(error) if error.code() == ErrorCode::StorageCorrupt => {
+                    let keys =
+                        transact::<Vec<Key>, Error>(&*self.host.store, &[StoreName::Due], Mode::ReadOnly, async |tx| {
+                            tx.get_keys(StoreName::Due, &range, Some(2)).await
+                        });
+                    let mut keys = keys.await?.into_iter();
+                    let Some(left) = keys.next() else { return Err(error) };
+                    range.lower = Bound::Excluding(left);
+                    all.next = keys.next().and_then(|key| Due::read(&key.to_value())).map(|due| due.at);
+                    all.problem = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+            if all.next.is_none_or(|next| next > now) {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn poll_some(self: &Rc<Self>, range: Range, rows: usize) -> Result<Polled> {
+        let poll = Rc::new(Verb::Poll(Poll { range, rows }));
+        match self.commit(poll, Purpose::Commit, 0, None).await? {
+            Answer::Polled(polled) => Ok(polled),
+            _ => Err(crate::call::unexpected()),
+        }
+    }
+}
+
+/// Lives as long as there is something to wait for and somebody to do it for. It does not keep the database open.
+async fn run(core: Weak<Core>) {
+    let mut pause = 0.0;
+    loop {
+        let Some(this) = core.upgrade() else { return };
+        let Some(next) = this.poller.next.get().filter(|_| this.is_open()) else {
+            this.poller.is_running.set(false);
+            return;
+        };
+        let (bell, rung) = oneshot::channel();
+        this.poller.bell.replace(Some(bell));
+        let wait = if pause > 0.0 { pause } else { (next - this.host.clock.now()).clamp(SHORTEST, LONGEST) };
+        let sleep = this.host.timer.sleep(wait);
+        drop(this);
+        let is_rung = matches!(select(sleep, rung).await, Either::Right(_));
+
+        let Some(this) = core.upgrade() else { return };
+        if is_rung || !this.is_open() || next > this.host.clock.now() {
+            continue;
+        }
+        // What is committed from now on is told, and what was before is read.
+        this.poller.next.set(None);
+        match this.poll().await {
+            Ok(polled) => {
+                pause = 0.0;
+                polled.next.into_iter().for_each(|next| this.expect(next));
+            }
+            // Nobody waits for an answer: it is tried again.
+            Err(_) => {
+                pause = (pause * 2.0).clamp(PAUSE, LONGEST);
+                this.expect(next);
+            }
+        }
+    }
+}

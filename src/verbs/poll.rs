@@ -1,0 +1,120 @@
+//! What is due: timers that fire, and lifetimes that end.
+
+use num_traits::ToPrimitive;
+
+use super::change_state;
+use crate::arrival;
+use crate::body::Body;
+use crate::clock::Instant;
+use crate::conversation::State;
+use crate::due::{Due, DueKind, timer_body};
+use crate::error::Error;
+use crate::ids::{Role, SideId};
+use crate::stop::{Outcome, Stop};
+use crate::store::{Range, StoreName};
+use crate::work::Work;
+
+/// Some of the due rows: the first `rows` of a range.
+#[derive(Debug)]
+pub(crate) struct Poll {
+    pub(crate) range: Range,
+    pub(crate) rows: usize,
+}
+
+/// What was due.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Polled {
+    /// How many messages came of it.
+    pub(crate) moved: u64,
+    /// When the next row is due, maybe now.
+    pub(crate) next: Option<Instant>,
+    /// Why a row had to be left.
+    pub(crate) problem: Option<Error>,
+}
+
+impl Poll {
+    /// Does what is due, the earliest first. Whoever deletes the row does it, so it is done once, however many contexts try.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Polled> {
+        // What the verbs before this one did is to be seen.
+        work.after_others()?;
+        let now = work.now;
+        let keys = work.get_keys(StoreName::Due, self.range.clone(), (self.rows + 1).to_u32())?;
+        let mut rows: Vec<Due> = keys.iter().filter_map(Due::read).collect();
+        let count = rows.iter().take(self.rows).take_while(|due| due.at <= now).count();
+        let next = rows.get(count).map(|due| due.at);
+        rows.truncate(count);
+
+        let bodies = read_bodies(work, &rows);
+        work.need(rows.iter().map(Due::conversation), [])?;
+        let mut moved = 0;
+        for (due, body) in rows.iter().zip(bodies?) {
+            work.drop_due(due);
+            moved += match body {
+                Some(body) => fire(work, due, body)?,
+                None => expire(work, due)?,
+            };
+        }
+        Ok(Polled { moved, next, problem: None })
+    }
+}
+
+/// The bodies of the timers among the rows.
+fn read_bodies(work: &mut Work<'_>, rows: &[Due]) -> Outcome<Vec<Option<Body>>> {
+    let mut bodies = Vec::with_capacity(rows.len());
+    let mut is_missing = false;
+    for due in rows {
+        bodies.push(match due.kind {
+            DueKind::Timer => match work.get(StoreName::Due, due.key()) {
+                Ok(record) => {
+                    let body = timer_body(&record.unwrap_or_default());
+                    Some(body.map_err(|problem| problem.at(StoreName::Due, &due.key()))?)
+                }
+                // Those that are missing are read together.
+                Err(Stop::Missing) => {
+                    is_missing = true;
+                    None
+                }
+                Err(stop) => return Err(stop),
+            },
+            DueKind::Lifetime => None,
+        });
+    }
+    if is_missing { Err(Stop::Missing) } else { Ok(bodies) }
+}
+
+/// A timer fires: a DialogTimer for its own side.
+fn fire(work: &mut Work<'_>, due: &Due, body: Body) -> Outcome<u64> {
+    let id = SideId::from_number(due.number);
+    let Some(mut conversation) = work.conversation(id.conversation)? else { return Ok(0) };
+    let Some(side) = conversation.side_mut(id.role) else { return Ok(0) };
+    let Some(index) = side.timers.iter().position(|timer| (timer.at, timer.stamp) == (due.at, due.stamp)) else {
+        return Ok(0);
+    };
+    side.timers.remove(index);
+    arrival::time_out(work, &mut conversation, id.role, body)?;
+    work.save(conversation);
+    Ok(1)
+}
+
+/// A lifetime ends: an Error for both sides. Nothing is sent any more, and both still have to END.
+fn expire(work: &mut Work<'_>, due: &Due) -> Outcome<u64> {
+    let Some(mut conversation) = work.conversation(due.number)? else { return Ok(0) };
+    if conversation.lifetime != Some((due.at, Some(due.stamp))) {
+        return Ok(0);
+    }
+    conversation.lifetime = Some((due.at, None));
+    let mut moved = 0;
+    for role in [Role::Initiator, Role::Target] {
+        let state = conversation.side(role).map(|side| side.state);
+        // One that has ended hears nothing any more; one that has failed knows.
+        if state.is_none_or(|state| matches!(state, State::DisconnectedOutbound | State::Error)) {
+            continue;
+        }
+        arrival::fail_anew(work, &mut conversation, role, -8489, "The lifetime of the conversation is over.")?;
+        // At once, even if the Error has to wait outside: nothing is to be sent after the end.
+        change_state(work, &mut conversation, role, State::Error)?;
+        moved += 1;
+    }
+    work.save(conversation);
+    Ok(moved)
+}

@@ -1,0 +1,107 @@
+//! Locks over all contexts of an origin: Web Locks.
+
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use js_sys::{Function, Object, Promise, Reflect};
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
+use web_sys::AbortController;
+
+use crate::group::{Guard, Locks};
+
+#[wasm_bindgen]
+extern "C" {
+    /// A `LockManager`.
+    #[derive(Clone, Debug)]
+    type LockManager;
+
+    #[wasm_bindgen(method, catch)]
+    fn request(this: &LockManager, name: &str, options: &Object, callback: &JsValue) -> Result<Promise, JsValue>;
+}
+
+/// The Web Locks of one database. A tab that dies lets go of what it holds.
+#[derive(Debug)]
+pub(crate) struct WebLocks {
+    manager: LockManager,
+    prefix: String,
+}
+
+/// A Web Lock is held as long as a promise is pending.
+struct Held(Function);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // The function that settles a promise throws nothing.
+        let _ = self.0.call0(&JsValue::UNDEFINED);
+    }
+}
+
+/// Takes a request back when nobody waits for it any more.
+struct Waiting(Option<AbortController>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.iter().for_each(AbortController::abort);
+    }
+}
+
+impl WebLocks {
+    /// `None` where there are none: on plain http, or in an opaque origin.
+    pub(crate) fn new(database: &str) -> Option<Self> {
+        let navigator = Reflect::get(&js_sys::global(), &"navigator".into()).ok()?;
+        let manager = Reflect::get(&navigator, &"locks".into()).ok()?;
+        let prefix = format!("pocket-broker:{database}:");
+        manager.is_object().then(|| Self { manager: manager.unchecked_into(), prefix })
+    }
+
+    /// Asks for a lock with an option. Gives nothing when it is not to be had.
+    fn request(&self, name: &str, option: &str, value: &JsValue) -> oneshot::Receiver<Guard> {
+        let (sender, receiver) = oneshot::channel();
+        let granted = move |lock: JsValue| {
+            if lock.is_null() {
+                return JsValue::UNDEFINED;
+            }
+            let mut held = None;
+            let until = Promise::new(&mut |resolve, _| held = Some(Held(resolve)));
+            if let Some(held) = held {
+                // If nobody waits any more, it is let go of right here.
+                let guard: Guard = Box::new(held);
+                let _ = sender.send(guard);
+            }
+            until.into()
+        };
+        let options = Object::new();
+        // An ordinary object takes every field.
+        let _ = Reflect::set(&options, &option.into(), value);
+        let name = format!("{}{name}", self.prefix);
+        if let Ok(request) = self.manager.request(&name, &options, &Closure::once_into_js(granted)) {
+            // A request that was taken back rejects; that is what was wanted.
+            spawn_local(JsFuture::from(request).map(drop));
+        }
+        receiver
+    }
+}
+
+impl Locks for WebLocks {
+    fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
+        self.request(name, "ifAvailable", &JsValue::TRUE).map(Result::ok).boxed_local()
+    }
+
+    fn lock(&self, name: &str) -> LocalBoxFuture<'static, Guard> {
+        let controller = AbortController::new().ok();
+        let signal = controller.as_ref().map_or(JsValue::UNDEFINED, |controller| controller.signal().into());
+        let granted = self.request(name, "signal", &signal);
+        let waiting = Waiting(controller);
+        async move {
+            let guard = granted.await;
+            drop(waiting);
+            match guard {
+                Ok(guard) => guard,
+                // The browser refuses: whoever waits looks again by itself.
+                Err(_) => std::future::pending().await,
+            }
+        }
+        .boxed_local()
+    }
+}

@@ -1,0 +1,221 @@
+//! Records that can't be read: the others go on, and nothing is deleted.
+
+use std::rc::Rc;
+
+use pocket_broker::body::Value;
+use pocket_broker::error::{Error, ErrorCode};
+use pocket_broker::store::{Key, Mode, Range, StoreName};
+use pocket_broker::{BeginDialog, Broker, EndpointFilter, Extent, ReceiveOptions, RowFilter};
+
+use super::super::support::shop::{Dialog, Shop, begin, refused, show_all, to_kitchen, top_of};
+use super::super::support::{Bench, async_test, detail, transact};
+
+const STORES: [StoreName; 3] = [StoreName::Messages, StoreName::Conversations, StoreName::Turns];
+
+/// Makes records of a store unreadable, by their places.
+async fn break_records(shop: &Shop, store: StoreName, places: std::ops::Range<usize>) {
+    transact(&*shop.store, &[store], Mode::ReadWrite, async |tx| {
+        let keys: Vec<Key> = tx.get_keys(store, &Range::all(), None).await?;
+        keys[places].iter().for_each(|key| tx.put(store, key.clone(), Value::from("garbage")));
+        Ok(())
+    })
+    .await
+    .expect("they can be broken");
+}
+
+async fn dialogs(shop: &Shop, bodies: &[&str]) -> Vec<Dialog> {
+    let mut dialogs = Vec::new();
+    for body in bodies {
+        dialogs.push(shop.order(body).await);
+    }
+    dialogs
+}
+
+async fn corrupt(broker: &Broker, options: ReceiveOptions) -> Error {
+    refused(broker.receive("kitchen", options, None).await, ErrorCode::StorageCorrupt)
+}
+
+async fn receive_passes_over_it(bench: fn() -> Bench) {
+    for store in STORES {
+        let shop = Shop::open(bench()).await;
+        let dialogs = dialogs(&shop, &["a", "b", "c"]).await;
+        break_records(&shop, store, 0..1).await;
+        let before = shop.records_in(store).await;
+
+        let transaction = begin(&shop);
+        let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
+        assert_eq!(show_all(&rows), ["0 Order 0 b"], "{store:?}");
+        let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
+        assert_eq!(show_all(&rows), ["0 Order 0 c"], "{store:?}");
+        refused(transaction.receive("kitchen", top_of(1)).await, ErrorCode::StorageCorrupt);
+        transaction.rollback();
+
+        let tab = shop.another_tab().await;
+        assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b"], "{store:?}");
+        let rows = tab.receive("kitchen", ReceiveOptions::default(), None).await.expect("there is another");
+        assert_eq!(show_all(&rows), ["0 Order 0 c"], "{store:?}");
+        for broker in [&shop.broker, &tab] {
+            let error = corrupt(broker, ReceiveOptions::default()).await;
+            assert_eq!(detail(&error, "store").as_deref(), Some(store.name()));
+            let handle = (store == StoreName::Messages).then(|| dialogs[0].target.to_string());
+            assert_eq!(detail(&error, "handle"), handle, "where it is known");
+        }
+        assert_eq!(shop.order("d").await.id.len(), 36);
+        assert_eq!(shop.receive("kitchen").await, ["0 Order 0 d"], "{store:?}");
+        let left = shop.records_in(store).await;
+        assert_eq!(
+            left,
+            if store == StoreName::Conversations { before + 1 } else { before - 2 },
+            "it is left as it is"
+        );
+        tab.close().await;
+        shop.discard().await;
+    }
+}
+
+/// What is asked for by name is not passed over.
+async fn by_its_handle_it_is_refused(bench: fn() -> Bench) {
+    for store in [StoreName::Messages, StoreName::Conversations] {
+        let shop = Shop::open(bench()).await;
+        let dialogs = dialogs(&shop, &["a", "b"]).await;
+        break_records(&shop, store, 0..1).await;
+        let options = ReceiveOptions { conversation: Some(Rc::clone(&dialogs[0].target)), ..ReceiveOptions::default() };
+        let error = corrupt(&shop.broker, options).await;
+        assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].target));
+        if store == StoreName::Conversations {
+            let error = refused(shop.broker.info(&dialogs[0].initiator).await, ErrorCode::StorageCorrupt);
+            assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].initiator));
+        }
+        let of_it = RowFilter { conversation: Some(Rc::clone(&dialogs[0].target)), ..RowFilter::default() };
+        let rows = shop.broker.select("kitchen", &of_it, None, Extent::All).await;
+        let error = refused(rows, ErrorCode::StorageCorrupt);
+        assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].target));
+        if store == StoreName::Conversations {
+            let rows = shop.broker.select("kitchen", &RowFilter::default(), None, Extent::All).await;
+            refused(rows, ErrorCode::StorageCorrupt);
+        }
+        assert_eq!(shop.receive_from("kitchen", &dialogs[1].target).await, ["0 Order 0 b"]);
+        shop.discard().await;
+    }
+}
+
+/// Calls that share a storage transaction with one that needs it.
+async fn only_who_needs_it_fails(bench: fn() -> Bench) {
+    let shop = Shop::open(bench()).await;
+    let dialogs = dialogs(&shop, &["a", "b", "c"]).await;
+    break_records(&shop, StoreName::Conversations, 1..2).await;
+    let sends = dialogs.iter().map(|dialog| shop.try_send(&dialog.initiator, "Note", "x"));
+    let answers: Vec<_> = futures_util::future::join_all(sends).await;
+    assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a", "0 Note 1 x"]);
+    shop.discard().await;
+}
+
+async fn what_comes_before_it_is_received(bench: fn() -> Bench) {
+    let shop = Shop::open(bench()).await;
+    let dialog = shop.order("a").await;
+    shop.send(&dialog.initiator, "Note", "b").await;
+    shop.send(&dialog.initiator, "Note", "c").await;
+    shop.order("other").await;
+    break_records(&shop, StoreName::Messages, 1..2).await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a"]);
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 other"]);
+    let error = corrupt(&shop.broker, ReceiveOptions::default()).await;
+    assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialog.target));
+    shop.discard().await;
+}
+
+async fn pages_of_turns_go_on_behind_it(bench: fn() -> Bench) {
+    for broken in [15..16, 0..16, 3..39] {
+        let shop = Shop::open(bench()).await;
+        let count = 40;
+        for number in 0..count {
+            shop.order(&number.to_string()).await;
+        }
+        break_records(&shop, StoreName::Turns, broken.clone()).await;
+        for number in (0..count).filter(|number| !broken.contains(number)) {
+            assert_eq!(shop.receive("kitchen").await, [format!("0 Order 0 {number}")], "{broken:?}");
+        }
+        corrupt(&shop.broker, ReceiveOptions::default()).await;
+        shop.discard().await;
+    }
+}
+
+/// One member can't be read, the other can.
+async fn a_group_gives_what_can_be_read(bench: fn() -> Bench) {
+    for store in [StoreName::Messages, StoreName::Conversations] {
+        let shop = Shop::open(bench()).await;
+        let first = shop.begin().await;
+        let related = BeginDialog { related_conversation: Some(first.handle.to_string()), ..to_kitchen() };
+        let second = shop.broker.begin_dialog(related).await.expect("the dialog begins");
+        for (begun, body) in [(&first, "a"), (&second, "b")] {
+            shop.send(&begun.handle, "Order", body).await;
+            let target = shop.dialog(begun).await.target;
+            shop.receive("kitchen").await;
+            shop.send(&target, "Confirm", body).await;
+        }
+        break_records(&shop, store, 0..1).await;
+        let by_id = ReceiveOptions { group: Some(Rc::clone(&first.group_id)), ..ReceiveOptions::default() };
+        for options in [ReceiveOptions::default(), by_id.clone()] {
+            let transaction = begin(&shop);
+            let rows = transaction.receive("counter", options.clone()).await.expect("there is another");
+            assert_eq!(show_all(&rows), ["0 Confirm 0 b"], "{store:?}");
+            transaction.rollback();
+        }
+        assert_eq!(shop.receive("counter").await, ["0 Confirm 0 b"], "{store:?}");
+        for options in [ReceiveOptions::default(), by_id] {
+            refused(shop.broker.receive("counter", options, None).await, ErrorCode::StorageCorrupt);
+        }
+        shop.discard().await;
+    }
+}
+
+async fn conversations_shows_the_others(bench: fn() -> Bench) {
+    let shop = Shop::open(bench()).await;
+    let mut begun = Vec::new();
+    for _ in 0..520 {
+        begun.push(shop.begin().await);
+    }
+    let related = BeginDialog { related_conversation: Some(begun[2].handle.to_string()), ..to_kitchen() };
+    let member = shop.broker.begin_dialog(related).await.expect("the dialog begins");
+    // The last ones of pages among them.
+    for place in [2, 255, 511] {
+        break_records(&shop, StoreName::Conversations, place..place + 1).await;
+    }
+    assert_eq!(shop.endpoints(EndpointFilter::default()).await.len(), 518);
+    let page = shop.broker.conversations(&EndpointFilter::default(), None, Extent::Page).await.expect("a page");
+    let next = page.next.expect("there is another page");
+    let rest = shop.broker.conversations(&EndpointFilter::default(), Some(&next), Extent::Page).await.expect("a page");
+    assert_eq!((page.rows.len() + rest.rows.len(), rest.next), (518, None));
+    let group = EndpointFilter { group: Some(Rc::clone(&begun[2].group_id)), ..EndpointFilter::default() };
+    let members: Vec<_> = shop.endpoints(group).await.into_iter().map(|end| end.conversation_handle).collect();
+    assert_eq!(members, [member.handle]);
+    shop.discard().await;
+}
+
+macro_rules! mount_raw {
+    ($($name:ident,)+) => {
+        mod memory {
+            use super::*;
+
+            $(async_test! { async fn $name() { super::$name(Bench::memory).await; }})+
+        }
+
+        #[cfg(target_arch = "wasm32")]
+        mod indexed_db {
+            use super::*;
+
+            $(async_test! { async fn $name() { super::$name(Bench::indexed_db).await; }})+
+        }
+    };
+}
+
+mount_raw! {
+    a_group_gives_what_can_be_read,
+    by_its_handle_it_is_refused,
+    conversations_shows_the_others,
+    only_who_needs_it_fails,
+    pages_of_turns_go_on_behind_it,
+    receive_passes_over_it,
+    what_comes_before_it_is_received,
+}

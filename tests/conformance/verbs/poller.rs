@@ -1,0 +1,217 @@
+//! What is due happens by itself, once, whichever tabs are open.
+
+use pocket_broker::Broker;
+use pocket_broker::error::{Error, ErrorCode};
+use pocket_broker::store::{Fault, Operation, StoreName};
+
+use super::super::support::host::tick;
+use super::super::support::shop::{Shop, named};
+
+mount! {
+    b82_b107_a_timer_fires_by_itself,
+    b96_what_was_due_meanwhile_happens_at_the_next_start,
+    a_close_lets_go_of_the_timer,
+    a_failing_poll_is_tried_again,
+    an_earlier_timer_wakes_the_poller,
+    an_earlier_timer_elsewhere_wakes_the_poller,
+    nobody_sleeps_while_nothing_is_due,
+    of_several_tabs_one_fires,
+    opening_reads_one_due_row,
+    sleeps_have_bounds,
+}
+
+/// Lets everybody run until those who sleep want to do it for so long.
+async fn until_sleeping(shop: &Shop, ms: &[f64]) {
+    for _ in 0..PATIENCE {
+        if shop.timer().sleeps() == ms {
+            break;
+        }
+        tick().await;
+    }
+    assert_eq!(shop.timer().sleeps(), ms);
+}
+
+/// Lets everybody run until the queue has so many messages.
+async fn until_ready(shop: &Shop, queue: &str, count: u64) {
+    for _ in 0..PATIENCE {
+        if shop.queue(queue).await.ready == count {
+            return;
+        }
+        tick().await;
+    }
+    assert_eq!(shop.queue(queue).await.ready, count);
+}
+
+const PATIENCE: u32 = 1_000;
+
+/// Lets everybody run who can: for what is not to happen.
+async fn settle() {
+    for _ in 0..50 {
+        tick().await;
+    }
+}
+
+/// Time passes, and every sleep is over.
+fn wake(shop: &Shop, ms: f64) {
+    shop.clock().advance(ms);
+    shop.timer().fire();
+}
+
+async fn timer(broker: &Broker, handle: &str, timeout: f64) {
+    broker.begin_conversation_timer(handle, Some(timeout), named("", None)).await.expect("it can be begun");
+}
+
+async fn b82_b107_a_timer_fires_by_itself(shop: &Shop) {
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 2_000.0).await;
+    until_sleeping(shop, &[2_000.0]).await;
+    shop.notices();
+    wake(shop, 2_000.0);
+    until_ready(shop, "counter", 1).await;
+    assert_eq!(shop.rows("counter").await, ["1 DialogTimer 0"]);
+    let notices = shop.notices();
+    assert!(notices.iter().any(|notice| notice.enqueued.iter().any(|queue| &**queue == "counter")), "{notices:?}");
+    until_sleeping(shop, &[]).await;
+}
+
+async fn nobody_sleeps_while_nothing_is_due(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.receive("kitchen").await;
+    settle().await;
+    assert_eq!(shop.timer().sleeping(), 0);
+    timer(&shop.broker, &dialog.initiator, 5_000.0).await;
+    until_sleeping(shop, &[5_000.0]).await;
+    shop.broker.begin_conversation_timer(&dialog.initiator, None, named("", None)).await.expect("it can be cancelled");
+    shop.faults.reset_counts();
+    wake(shop, 5_000.0);
+    settle().await;
+    until_sleeping(shop, &[]).await;
+    assert_eq!(shop.faults.calls(Operation::Begin), 1, "it has looked, and there is nothing");
+}
+
+async fn sleeps_have_bounds(shop: &Shop) {
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 0.0).await;
+    until_sleeping(shop, &[10.0]).await;
+    wake(shop, 0.0);
+    until_ready(shop, "counter", 1).await;
+    timer(&shop.broker, &begun.handle, 1e10).await;
+    until_sleeping(shop, &[60_000.0]).await;
+    shop.faults.reset_counts();
+    wake(shop, 60_000.0);
+    settle().await;
+    until_sleeping(shop, &[60_000.0]).await;
+    assert_eq!(shop.faults.calls(Operation::Begin), 0, "not yet, and nothing is read for that");
+    wake(shop, 1e10);
+    until_ready(shop, "counter", 2).await;
+}
+
+async fn an_earlier_timer_wakes_the_poller(shop: &Shop) {
+    let (first, second) = (shop.begin().await, shop.begin().await);
+    timer(&shop.broker, &first.handle, 5_000.0).await;
+    until_sleeping(shop, &[5_000.0]).await;
+    timer(&shop.broker, &second.handle, 7_000.0).await;
+    settle().await;
+    until_sleeping(shop, &[5_000.0]).await;
+    timer(&shop.broker, &second.handle, 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    wake(shop, 1_000.0);
+    until_ready(shop, "counter", 1).await;
+    until_sleeping(shop, &[4_000.0]).await;
+}
+
+async fn an_earlier_timer_elsewhere_wakes_the_poller(shop: &Shop) {
+    let begun = shop.begin().await;
+    let other = shop.another_tab().await;
+    shop.notices();
+    timer(&other, &begun.handle, 2_000.0).await;
+    other.close().await;
+    settle().await;
+    assert_eq!(shop.timer().sleeping(), 0, "a tab that is gone, and one that has heard of nothing");
+    shop.broker.due_elsewhere(1_700_000_002_000.0);
+    until_sleeping(shop, &[2_000.0]).await;
+    wake(shop, 2_000.0);
+    until_ready(shop, "counter", 1).await;
+}
+
+async fn of_several_tabs_one_fires(shop: &Shop) {
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 1_000.0).await;
+    let tabs = [shop.another_tab().await, shop.another_tab().await];
+    until_sleeping(shop, &[1_000.0; 3]).await;
+    wake(shop, 1_000.0);
+    until_sleeping(shop, &[]).await;
+    until_ready(shop, "counter", 1).await;
+    settle().await;
+    assert_eq!(shop.rows("counter").await, ["1 DialogTimer 0"]);
+    for tab in tabs {
+        tab.close().await;
+    }
+}
+
+async fn b96_what_was_due_meanwhile_happens_at_the_next_start(shop: &Shop) {
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 1_000.0).await;
+    let watcher = shop.broker.another();
+    shop.broker.close().await;
+    watcher.close().await;
+    until_sleeping(shop, &[]).await;
+    wake(shop, 5_000.0);
+    let tab = shop.another_tab().await;
+    until_sleeping(shop, &[10.0]).await;
+    wake(shop, 10.0);
+    until_sleeping(shop, &[]).await;
+    let ready = async || tab.count("counter", &Default::default()).await.expect("it can be counted");
+    for _ in 0..PATIENCE {
+        if ready().await == 1 {
+            break;
+        }
+        tick().await;
+    }
+    assert_eq!(ready().await, 1);
+    tab.close().await;
+}
+
+async fn a_close_lets_go_of_the_timer(shop: &Shop) {
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    let second = shop.broker.another();
+    shop.broker.close().await;
+    settle().await;
+    assert_eq!(shop.timer().sleeping(), 1, "another broker is open over the same connection");
+    second.close().await;
+    until_sleeping(shop, &[]).await;
+    let third = second.another();
+    until_sleeping(shop, &[1_000.0]).await;
+    third.abandon();
+    until_sleeping(shop, &[]).await;
+}
+
+async fn a_failing_poll_is_tried_again(shop: &Shop) {
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    shop.clock().advance(1_000.0);
+    for pause in [1_000.0, 2_000.0, 4_000.0, 8_000.0, 16_000.0, 32_000.0, 60_000.0, 60_000.0] {
+        let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
+        shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
+        shop.timer().fire();
+        until_sleeping(shop, &[pause]).await;
+    }
+    assert_eq!(shop.rows("counter").await, [""; 0]);
+    shop.timer().fire();
+    until_ready(shop, "counter", 1).await;
+}
+
+async fn opening_reads_one_due_row(shop: &Shop) {
+    for _ in 0..20 {
+        let begun = shop.begin().await;
+        timer(&shop.broker, &begun.handle, 1_000.0).await;
+    }
+    shop.faults.reset_counts();
+    let tab = shop.another_tab().await;
+    settle().await;
+    assert_eq!(shop.faults.reads_of(StoreName::Due), 1);
+    tab.close().await;
+}

@@ -1,0 +1,26 @@
+/** The README's examples: each goes on from the one before, so they run as one module, as they stand. */
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { inPage } from "./fixtures/harness.mjs";
+import { ROOT } from "./support/paths.mjs";
+
+const examples = async (file) => [...(await readFile(join(ROOT, file), "utf8")).matchAll(/^```js\n(.*?)^```$/gms)].map(([, code]) => code);
+const readme = await examples("README.md");
+const [quickStart] = readme;
+
+inPage("the README's examples do what they say", async (h, pb, code) => {
+  const printed = [];
+  h.patch(console, "log", () => (...values) => void printed.push(values));
+  h.afterwards(() => pb.deleteBroker("shop"));
+  const { broker, readAll } = await import(URL.createObjectURL(new Blob([code, "export { broker, readAll };"], { type: "text/javascript" })));
+  h.equal(printed, [[{ minutes: 5 }], ["undo", 0, "Confirmed"], ["undo", 3, "Order"], [0, 2]]);
+  await h.until(async () => (await broker.conversations().first()) === undefined, "the reader's END");
+  await readAll(); // begins after the reader's last look, and so ends after it
+}, { argument: readme.join("\n") });
+
+test("the quick start is ten lines at most, and the same in the package", async () => {
+  assert.ok(quickStart.trim().split("\n").length <= 10, quickStart);
+  assert.equal((await examples("pkg/README.md"))[0], quickStart);
+});
