@@ -86,7 +86,12 @@ export interface Transaction extends Verbs, Views {
    * ends. Nothing is received. null: there is none, or none came within `timeout` (milliseconds; absent: do not wait; Infinity: until one comes).
    * Errors: QueueNotFound, QueueDisabled, TransactionClosed; an abort of `signal` rejects with its reason.
    */
-  getConversationGroup(queue: string, options?: { timeout?: number; signal?: AbortSignal }): Promise<GroupId | null>;
+  getConversationGroup(queue: string, options?: {
+    /** How long to wait, in milliseconds. */
+    timeout?: number;
+    /** Ends the waiting. */
+    signal?: AbortSignal;
+  }): Promise<GroupId | null>;
   /** Aborted when it can no longer commit: its own signal, a failure of `work`, `close`. Hand it to fetch. */
   readonly signal: AbortSignal;
 }
