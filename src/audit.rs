@@ -220,6 +220,10 @@ impl Audit {
     fn check_counters(&mut self, expected: &BTreeMap<u32, Counters>) {
         let stamp = self.catalog.stamp;
         let mut found = Vec::new();
+        let defined: BTreeSet<u32> = self.catalog.queues.values().map(|queue| queue.number).collect();
+        let stored: BTreeSet<u32> = self.queues.keys().copied().collect();
+        found.extend(defined.difference(&stored).map(|number| format!("queue {number}: it has no record")));
+        found.extend(stored.difference(&defined).map(|number| format!("queue {number}: nobody has defined it")));
         for queue in self.queues.values() {
             if queue.stamp != stamp {
                 found.push(format!(
@@ -261,17 +265,7 @@ struct Expected {
 impl Expected {
     fn add(&mut self, catalog: &Catalog, conversation: &Conversation, id: SideId, side: &Side, counters: Counters) {
         let queue = catalog.queue_of(side.service).map_or(0, |queue| queue.number);
-        if let Some(order) = side.turn {
-            let group = conversation.group(id.role);
-            let turn = Turn {
-                queue,
-                priority: side.priority,
-                order,
-                side: id,
-                service: side.service,
-                group,
-                is_shared: side.group.is_some(),
-            };
+        if let Some(turn) = Turn::of(conversation, id, queue) {
             self.turns.extend([Some(turn.key()), turn.twin_key()].into_iter().flatten());
         }
         self.turns.extend(side.held_turn.map(|order| HeldTurn { queue, order, side: id }.key()));

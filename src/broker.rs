@@ -1,5 +1,7 @@
 //! The broker: the verbs, each a transaction of its own, and the views.
 
+mod views;
+
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
@@ -8,15 +10,14 @@ use crate::body::Body;
 use crate::call::{Call, unexpected, with_groups};
 use crate::commit::Cancelled;
 use crate::core::{Core, Host, Listener};
-use crate::definitions::{Definitions, QueueOptions, Validation};
+use crate::definitions::{Definitions, QueueOptions, ServiceChange, Validation};
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::transaction::Transaction;
 use crate::verbs::{
-    Answer, BeginDialog, BeginTimer, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions,
-    Send, TimerOptions, Verb,
+    Answer, BeginDialog, BeginTimer, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
+    ReceiveOptions, Send, TimerOptions, Verb,
 };
-use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 use crate::waiting::wait_for;
 use crate::work::Purpose;
 
@@ -107,6 +108,30 @@ impl Broker {
         self.call(Call::Verb(Verb::AlterQueue(name.into(), options)), None).await.map(drop)
     }
 
+    /// `DROP QUEUE`, and its own service with it.
+    ///
+    /// # Errors
+    /// `QueueNotFound`; `InUse` while another service is on it or an endpoint is left; `InvalidArgument` for "error".
+    pub async fn drop_queue(&self, name: &str) -> Result<()> {
+        self.call(Call::Verb(Verb::DropQueue(name.into())), None).await.map(drop)
+    }
+
+    /// `ALTER SERVICE`: other contracts, another queue. All that the service has goes with it.
+    ///
+    /// # Errors
+    /// `ServiceNotFound`, `QueueNotFound`, `ContractNotFound`, `InvalidArgument` for a queue's own service.
+    pub async fn alter_service(&self, name: &str, change: ServiceChange) -> Result<()> {
+        self.call(Call::Verb(Verb::AlterService(name.into(), change)), None).await.map(drop)
+    }
+
+    /// `DROP SERVICE`: its endpoints and their rows go, and their far sides get an Error.
+    ///
+    /// # Errors
+    /// `ServiceNotFound`, `GroupLocked`; `InUse` while a priority rule names it; `InvalidArgument` for a queue's own service.
+    pub async fn drop_service(&self, name: &str) -> Result<()> {
+        self.call(Call::Verb(Verb::DropService(name.into())), None).await.map(drop)
+    }
+
     // ── verbs ──
 
     /// `BEGIN DIALOG CONVERSATION`; with `reuse` it may be one that is open already.
@@ -178,6 +203,14 @@ impl Broker {
         }
     }
 
+    /// `MOVE CONVERSATION`: puts an endpoint into another group of its service.
+    ///
+    /// # Errors
+    /// `ConversationNotFound`, `InvalidState`, `GroupInvalid`, `GroupLocked`, `InvalidArgument`.
+    pub async fn move_conversation(&self, handle: &str, to: Destination) -> Result<()> {
+        self.call(Call::Verb(Verb::Move(Move { handle: handle.into(), to })), None).await.map(drop)
+    }
+
     /// What a group knows. `group` is its id, or the handle of a conversation in it.
     ///
     /// # Errors
@@ -239,102 +272,6 @@ impl Broker {
         transactions.retain(|transaction| transaction.strong_count() > 0);
         transactions.push(Rc::downgrade(&transaction));
         Ok(transaction)
-    }
-
-    // ── views ──
-
-    /// The rows of a queue, every status, in queuing order.
-    ///
-    /// # Errors
-    /// `QueueNotFound`, `InvalidArgument`.
-    pub async fn select(
-        &self,
-        queue: &str,
-        filter: &RowFilter,
-        position: Option<&[f64]>,
-        extent: Extent,
-    ) -> Result<Page<Rows>> {
-        match self.see(&View::Select(queue.into(), filter.clone()), position, extent).await? {
-            Seen::Rows(page) => Ok(page),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// How many rows [`Broker::select`] would give.
-    ///
-    /// # Errors
-    /// `QueueNotFound`, `InvalidArgument`.
-    pub async fn count(&self, queue: &str, filter: &RowFilter) -> Result<u64> {
-        match self.see(&View::Count(queue.into(), filter.clone()), None, Extent::All).await? {
-            Seen::Count(count) => Ok(count),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Every queue.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn queues(&self) -> Result<Vec<QueueInfo>> {
-        match self.see(&View::Queues, None, Extent::All).await? {
-            Seen::Queues(queues) => Ok(queues),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Endpoints of conversations.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn conversations(
-        &self,
-        filter: &EndpointFilter,
-        position: Option<&[f64]>,
-        extent: Extent,
-    ) -> Result<Page<Endpoint>> {
-        match self.see(&View::Conversations(filter.clone()), position, extent).await? {
-            Seen::Endpoints(page) => Ok(page),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// One endpoint; `None` when it is gone.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn info(&self, handle: &str) -> Result<Option<Endpoint>> {
-        match self.see(&View::Info(handle.into()), None, Extent::All).await? {
-            Seen::Endpoints(mut page) => Ok(page.rows.pop()),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// What has been sent and is not where it should be; of one sending endpoint, or of all.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn transmission_queue(&self, conversation: Option<&str>) -> Result<Vec<TransmissionRow>> {
-        match self.see(&View::TransmissionQueue(conversation.map(Rc::from)), None, Extent::All).await? {
-            Seen::TransmissionQueue(rows) => Ok(rows),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Rows that END copied.
-    ///
-    /// # Errors
-    /// `InvalidArgument`.
-    pub async fn archive(&self, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
-        match self.see(&View::Archive(filter.clone()), position, extent).await? {
-            Seen::Rows(page) => Ok(page),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Whatever view it is.
-    pub(crate) async fn see(&self, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
-        self.check_open()?;
-        self.core.see(view, position, extent).await
     }
 
     /// Rolls open transactions back, lets running commits finish and stops listening. Idempotent.

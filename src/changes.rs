@@ -6,7 +6,7 @@ use crate::body::{Body, Value};
 use crate::clock::Instant;
 use crate::conversation::{Conversation, System};
 use crate::error::Error;
-use crate::ids::SideId;
+use crate::ids::{Role, SideId};
 use crate::map::Map;
 use crate::message::{Class, Row, count};
 use crate::notice::Notice;
@@ -197,6 +197,32 @@ impl Changes {
         self.notice.due = mark.due;
     }
 
+    /// The sides that this unit of work has put into another group than they are stored in.
+    pub(crate) fn moved(&self) -> Vec<SideId> {
+        let mut moved = Vec::new();
+        for (number, cached) in self.conversations.iter().filter(|(_, cached)| cached.dirty) {
+            let (Some(stored), Some(current)) = (&cached.stored, &cached.current) else { continue };
+            for role in [Role::Initiator, Role::Target] {
+                let (before, after) = (stored.side(role), current.side(role));
+                if before.is_some_and(|before| after.is_some_and(|after| before.group != after.group)) {
+                    moved.push(SideId { conversation: *number, role });
+                }
+            }
+        }
+        moved
+    }
+
+    /// Puts the sides of a conversation, as it is stored now, into the groups that this unit of work has put them into.
+    pub(crate) fn regroup(&self, stored: &mut Conversation) {
+        let own = self.conversations.get(&stored.number).filter(|cached| cached.dirty);
+        let Some(own) = own.and_then(|cached| cached.current.as_ref()) else { return };
+        for role in [Role::Initiator, Role::Target] {
+            if let (Some(side), Some(own)) = (stored.side_mut(role).as_mut(), own.side(role)) {
+                side.group.clone_from(&own.group);
+            }
+        }
+    }
+
     pub(crate) fn set_conversation(&mut self, number: u64, current: Option<Box<Conversation>>) {
         self.effects += 1;
         match self.conversations.get_mut(&number) {
@@ -224,6 +250,14 @@ impl Changes {
             if let Some(queue) = &mut cached.current {
                 change(queue);
             }
+        }
+    }
+
+    /// A queue's record goes.
+    pub(crate) fn remove_queue(&mut self, number: u32) {
+        self.change_queue(number, |_| {});
+        if let Some(cached) = self.queues.get_mut(&number) {
+            cached.current = None;
         }
     }
 

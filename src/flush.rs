@@ -1,7 +1,7 @@
 //! From changed records to writes: runs, turns, conversations, queues.
 
 use crate::changes::Pending;
-use crate::conversation::Side;
+use crate::conversation::{Conversation, Side};
 use crate::ids::{Role, SideId};
 use crate::map::Map;
 use crate::message::{self, Class, RUN_BYTES, RUN_ROWS, Row, Run};
@@ -36,9 +36,11 @@ impl Work<'_> {
             self.changes.writes.extend(write);
         }
         let changed = self.changes.queues.iter().filter(|(_, cached)| cached.dirty);
-        let records = changed
-            .filter_map(|(number, cached)| cached.current.as_ref().map(|queue| (Key::from(*number), queue.record())));
-        self.changes.writes.extend(records.map(|(key, record)| Change::Put(StoreName::Queues, key, record)));
+        let writes = changed.map(|(number, cached)| match &cached.current {
+            Some(queue) => Change::Put(StoreName::Queues, Key::from(*number), queue.record()),
+            None => Change::Delete(StoreName::Queues, Key::from(*number)),
+        });
+        self.changes.writes.extend(writes);
         Ok(())
     }
 
@@ -130,30 +132,16 @@ impl Work<'_> {
             side.turn = (side.unread > 0).then(|| side.turn.unwrap_or(arrived));
             side.held_turn = (side.held_count() > 0).then(|| side.held_turn.unwrap_or(arrived));
         }
+        let queue = |side: &Side| self.catalog.queue_of(side.service).map_or(0, |queue| queue.number);
+        let turn = |conversation: &Option<Box<Conversation>>| {
+            let conversation = conversation.as_ref()?;
+            Turn::of(conversation, id, queue(conversation.side(id.role)?))
+        };
+        let turns = (turn(&cached.stored), turn(&cached.current));
         let (before, after) = (
             cached.stored.as_ref().and_then(|stored| stored.side(id.role)),
             cached.current.as_ref().and_then(|current| current.side(id.role)),
         );
-        let own_group = || {
-            cached
-                .current
-                .as_ref()
-                .or(cached.stored.as_ref())
-                .map_or_else(|| "".into(), |conversation| conversation.own_group(id.role))
-        };
-        let queue = |side: &Side| self.catalog.queue_of(side.service).map_or(0, |queue| queue.number);
-        let turn = |side: &Side| {
-            let group = || side.group.clone().unwrap_or_else(own_group);
-            side.turn.map(|order| Turn {
-                queue: queue(side),
-                priority: side.priority,
-                order,
-                side: id,
-                service: side.service,
-                group: group(),
-                is_shared: side.group.is_some(),
-            })
-        };
         let held = |side: &Side| side.held_turn.map(|order| HeldTurn { queue: queue(side), order, side: id });
         let outgoing = |side: &Side| {
             side.outgoing.as_ref().and_then(|outgoing| outgoing.turn).map(|time| OutgoingTurn {
@@ -163,7 +151,6 @@ impl Work<'_> {
             })
         };
 
-        let turns = (before.and_then(turn), after.and_then(turn));
         let mut writes = Vec::new();
         if turns.0 != turns.1 {
             let old = turns.0.iter().flat_map(|turn| [Some(turn.key()), turn.twin_key()]).flatten();

@@ -2,7 +2,7 @@
 //!
 //! Within a context a table says who holds what. Between contexts a group has a lock of the origin ([`Locks`]), which a context takes before
 //! anybody in it gets the group, and lets go with the last one in it. A verb can't wait for such a lock in the middle of a storage
-//! transaction: it stops with [`Stop::Wanted`](crate::work::Stop::Wanted), the lock is asked for, and it runs again. The commit does not rely
+//! transaction: it stops with [`Stop::Wanted`](crate::stop::Stop::Wanted), the lock is asked for, and it runs again. The commit does not rely
 //! on locks: see `verbs/take.rs`.
 
 use std::any::Any;
@@ -61,8 +61,8 @@ struct Seen {
     passed: Option<Rc<str>>,
 }
 
-/// Groups, each with the first call that claimed it.
-type Assumed = Vec<(Rc<str>, u64)>;
+/// A group that a call has claimed before its lock was asked for.
+type Assumed = (Rc<str>, u64);
 
 /// Who holds which group.
 #[derive(Default)]
@@ -74,7 +74,7 @@ pub(crate) struct GroupLocks {
     asking: RefCell<Map<Rc<str>, Vec<oneshot::Sender<()>>>>,
     calls: RefCell<Map<u64, Seen>>,
     /// What a batch has claimed before its locks were asked for: see [`GroupLocks::assume`].
-    assumed: RefCell<Option<Assumed>>,
+    assumed: RefCell<Option<Vec<Assumed>>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
     /// How often somebody has let go.
     releases: Cell<u64>,
@@ -145,6 +145,12 @@ impl GroupLocks {
             self.pass(group, caller.call);
         }
         is_free
+    }
+
+    /// Whether the lock of the origin is to be asked for before the caller can have the group.
+    pub(crate) fn is_wanted(&self, group: &Rc<str>, caller: Caller) -> bool {
+        let is_assumed = caller.transaction.is_none() && self.assumed.borrow().is_some();
+        self.origin.is_some() && !is_assumed && !self.groups.borrow().contains_key(&**group)
     }
 
     /// Whether this transaction holds the group.
@@ -223,12 +229,12 @@ impl GroupLocks {
     }
 
     /// Ends it: the groups that were assumed.
-    pub(crate) fn assumed(&self) -> Assumed {
+    pub(crate) fn assumed(&self) -> Vec<Assumed> {
         self.assumed.take().unwrap_or_default()
     }
 
     /// Asks for many at once.
-    pub(crate) async fn ask_all(&self, wanted: Assumed) {
+    pub(crate) async fn ask_all(&self, wanted: Vec<Assumed>) {
         if self.origin.is_some() {
             join_all(wanted.iter().map(|(group, call)| self.ask(group, *call))).await;
         }

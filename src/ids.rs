@@ -141,6 +141,11 @@ impl Decoded {
     }
 }
 
+/// Whether a text is a UUID, written with hyphens.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == 36 && Uuid::try_parse(text).is_ok()
+}
+
 /// A UUID as text, lower case with hyphens.
 pub fn text(id: Uuid) -> Rc<str> {
     let mut buffer = Uuid::encode_buffer();

@@ -138,6 +138,7 @@ pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
 pub use transaction::Transaction;
 pub use verbs::{
-    BeginDialog, ConversationInfo, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send, TimerOptions,
+    BeginDialog, ConversationInfo, Destination, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
+    TimerOptions,
 };
 pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};

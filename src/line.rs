@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::error::Error;
+use crate::ids::SideId;
 use crate::message::count;
 use crate::reading::{first_order, readable};
 use crate::stop::{Outcome, pass_over};
@@ -13,6 +14,42 @@ use crate::work::Work;
 
 /// Turns are read in pages of this size.
 const PAGE: u32 = 16;
+
+/// Sides whose rows come together, and why others can't be read.
+#[derive(Debug, Default)]
+pub(crate) struct Sides {
+    pub(crate) sides: Vec<SideId>,
+    pub(crate) problem: Option<Error>,
+}
+
+impl From<SideId> for Sides {
+    fn from(side: SideId) -> Self {
+        Self { sides: vec![side], problem: None }
+    }
+}
+
+/// The members of a group that have something to receive, the higher priority first.
+pub(crate) fn members_in_line(work: &mut Work<'_>, queue: u32, group: &str) -> Outcome<Sides> {
+    let Page { turns, mut problem, .. } = read_turns(work, Turn::of_group(queue, group), None)?;
+    let mut turns = VecDeque::from(turns);
+    // What the transaction itself has put into other groups is still stored in its old one.
+    let moved = if work.is_view() { work.changes.moved() } else { Vec::new() };
+    for id in moved {
+        turns.retain(|turn| turn.side != id);
+        let conversation = pass_over(work.stored(id.conversation), &mut problem)?.flatten();
+        let turn = conversation.and_then(|conversation| Turn::of(&conversation, id, queue));
+        turn.filter(|turn| *turn.group == *group).into_iter().for_each(|turn| put(&mut turns, turn));
+    }
+    work.need(turns.iter().map(|turn| turn.side.conversation), [])?;
+    Ok(Sides { sides: turns.iter().map(|turn| turn.side).collect(), problem })
+}
+
+/// Puts a turn where it belongs.
+fn put(turns: &mut VecDeque<Turn>, turn: Turn) {
+    let place = |turn: &Turn| (10u32.saturating_sub(turn.priority), turn.order, turn.side);
+    let position = turns.iter().position(|other| place(other) > place(&turn)).unwrap_or(turns.len());
+    turns.insert(position, turn);
+}
 
 /// The turns of a queue in their order, page by page. What can't be read is passed over.
 #[derive(Debug)]
@@ -51,6 +88,9 @@ impl Line {
             }
             let conversation = pass_over(work.stored(turn.side.conversation), &mut self.problem)?.flatten();
             let Some(conversation) = conversation else { continue };
+            // The transaction itself may have moved it.
+            let Some(side) = conversation.side(turn.side.role) else { continue };
+            let turn = Turn { group: conversation.group(turn.side.role), is_shared: side.group.is_some(), ..turn };
             if readable(work, &conversation, turn.side).is_none() {
                 continue;
             }
@@ -82,10 +122,7 @@ impl Line {
             work.count(turn.service, |_| {})?;
             work.save(conversation);
         }
-        let turn = Turn { order, ..turn };
-        let place = |other: &Turn| (10u32.saturating_sub(other.priority), other.order, other.side);
-        let position = self.turns.iter().position(|other| place(other) > place(&turn)).unwrap_or(self.turns.len());
-        self.turns.insert(position, turn);
+        put(&mut self.turns, Turn { order, ..turn });
         Ok(())
     }
 
@@ -120,17 +157,17 @@ impl Line {
 
 /// Turns that were read together.
 #[derive(Debug)]
-pub(crate) struct Page {
-    pub(crate) turns: Vec<Turn>,
+struct Page {
+    turns: Vec<Turn>,
     /// How many records there were, and the key of the last.
     count: u64,
     last: Option<Key>,
     /// Why the first of those that are left out can't be read.
-    pub(crate) problem: Option<Error>,
+    problem: Option<Error>,
 }
 
 /// Reads turns to receive, as far as they can be read.
-pub(crate) fn read_turns(work: &mut Work<'_>, range: Range, limit: Option<u32>) -> Outcome<Page> {
+fn read_turns(work: &mut Work<'_>, range: Range, limit: Option<u32>) -> Outcome<Page> {
     let records = work.get_range(StoreName::Turns, range.clone(), limit)?.to_vec();
     let mut page =
         Page { turns: Vec::with_capacity(records.len()), count: count(records.len()), last: None, problem: None };

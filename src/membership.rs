@@ -27,7 +27,29 @@ pub(crate) fn join(work: &mut Work<'_>, group: &str, side: SideId) {
     work.write(Change::Put(StoreName::Members, member_key(group, side), Value::list(vec![Value::from(1u32), number])));
 }
 
-/// A side ends: it leaves its group, and the last to leave takes what the group knows with it.
+/// Others are to be put into the group of a side. If it is still alone in its own group, it becomes a member of it like them.
+pub(crate) fn open(
+    work: &mut Work<'_>,
+    group: &Rc<str>,
+    mut conversation: Box<Conversation>,
+    role: Role,
+) -> Outcome<()> {
+    let id = conversation.id_of(role);
+    let Some(side) = conversation.side_mut(role).as_mut().filter(|side| side.group.is_none()) else { return Ok(()) };
+    side.group = Some(Rc::clone(group));
+    // Its turn gets a twin.
+    work.count(side.service, |_| {})?;
+    join(work, group, id);
+    work.save(conversation);
+    Ok(())
+}
+
+/// Reads what [`leave`] will want to know of a group that sides were put into.
+pub(crate) fn read_ahead(work: &mut Work<'_>, group: &str) -> Outcome<()> {
+    some_members(work, group).map(drop)
+}
+
+/// A side ends, or is put into another group: it leaves its group, and the last to leave takes what the group knows with it.
 pub(crate) fn leave(work: &mut Work<'_>, conversation: &Conversation, role: Role) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Ok(()) };
     let id = conversation.id_of(role);

@@ -110,6 +110,17 @@ impl Counters {
         Value::list(record)
     }
 
+    /// Takes over what another service had.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ready += other.ready;
+        self.kept += other.kept;
+        self.copies += other.copies;
+        self.parked += other.parked;
+        self.held += other.held;
+        self.outgoing += other.outgoing;
+        self.states.iter_mut().zip(other.states).for_each(|(count, more)| *count += more);
+    }
+
     /// An endpoint has gone from one state to another; `None`: it was not there, or is gone.
     pub(crate) fn moved(&mut self, from: Option<State>, to: Option<State>) {
         if let Some(count) = from.and_then(|state| self.states.get_mut(state.index())) {

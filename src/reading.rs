@@ -112,8 +112,15 @@ pub(crate) fn read_rows(
 ) -> Outcome<Option<Take>> {
     let Some(readable) = readable(work, conversation, id) else { return Ok(None) };
     let fence = conversation.side(id.role).map_or(0, |side| side.fence);
-    let mut take =
-        Take { side: id, fence, from: readable.from, to: readable.from, system: Vec::new(), runs: Vec::new() };
+    let mut take = Take {
+        side: id,
+        group: Rc::clone(&owner.group_id),
+        fence,
+        from: readable.from,
+        to: readable.from,
+        system: Vec::new(),
+        runs: Vec::new(),
+    };
     match fill(work, conversation, &readable, owner, allowance, &mut take, rows) {
         // What comes before it can be had: it stops who comes next.
         Err(Stop::Failed(_)) if take.count() > 0 => {}

@@ -7,15 +7,19 @@ use num_traits::ToPrimitive;
 
 use crate::body::Value;
 use crate::changes::{Cached, Changes};
+use crate::conversation::Conversation;
 use crate::error::Result;
+use crate::ids::Role;
 use crate::message::count;
 use crate::queue::Queue;
-use crate::record::float;
+use crate::record::{float, value};
 use crate::stop::{Outcome, Stop};
-use crate::store::{Direction, Key, Range, Source, StoreName, Tx};
+use crate::store::{Bound, Direction, Key, Range, Source, StoreName, Tx};
 
 /// So many conversations are worth a ranged read.
 const MANY: usize = 8;
+/// So many conversations are looked through at once.
+const PAGE: u32 = 256;
 
 /// A question to the store.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +28,8 @@ pub(crate) enum Request {
     Range(Source, Range, Option<u32>, Direction),
     /// Primary keys, as values.
     Keys(StoreName, Range, Option<u32>),
+    /// The numbers of a service's sides. There is no index: every conversation is looked at.
+    Sides(u32),
 }
 
 /// Answers that came, and questions that are to be asked.
@@ -106,6 +112,27 @@ async fn ask(tx: &Tx, request: &Request) -> Result<Vec<Value>> {
         Request::Range(source, range, limit, direction) => tx.get_range(*source, range, *limit, *direction).await,
         Request::Keys(store, range, limit) => {
             Ok(tx.get_keys(*store, range, *limit).await?.iter().map(Key::to_value).collect())
+        }
+        Request::Sides(service) => sides_of(tx, *service).await,
+    }
+}
+
+/// Looks at a page of conversations at a time, so that no more than a page is in memory.
+async fn sides_of(tx: &Tx, service: u32) -> Result<Vec<Value>> {
+    let (mut sides, mut range) = (Vec::new(), Range::all());
+    loop {
+        let keys = tx.get_keys(StoreName::Conversations, &range, Some(PAGE)).await?;
+        let records = tx.get_range(StoreName::Conversations, &range, Some(PAGE), Direction::Forward).await?;
+        for (key, record) in keys.iter().zip(&records) {
+            let number = if let Key::Number(number) = key { number.to_u64().unwrap_or(0) } else { 0 };
+            let conversation = Conversation::from_record(number, record)?;
+            let is_wanted = |role: &Role| conversation.side(*role).is_some_and(|side| side.service == service);
+            let wanted = [Role::Initiator, Role::Target].into_iter().filter(is_wanted);
+            sides.extend(wanted.map(|role| value(conversation.id_of(role).number())));
+        }
+        match keys.last() {
+            Some(last) => range.lower = Bound::Excluding(last.clone()),
+            None => return Ok(sides),
         }
     }
 }

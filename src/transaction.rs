@@ -22,8 +22,8 @@ use crate::rows::Rows;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
 use crate::verbs::{
-    Answer, BeginDialog, BeginTimer, ConversationInfo, End, EndOptions, EndResult, OutgoingMessage, ReceiveOptions,
-    Send, TimerOptions, Verb,
+    Answer, BeginDialog, BeginTimer, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
+    ReceiveOptions, Send, TimerOptions, Verb,
 };
 use crate::views::SCOPE as VIEWED;
 use crate::waiting::wait_for;
@@ -156,6 +156,14 @@ impl Transaction {
         }
     }
 
+    /// `MOVE CONVERSATION`. Both groups are held until the transaction ends.
+    ///
+    /// # Errors
+    /// As on a broker; `TransactionClosed`.
+    pub async fn move_conversation(&self, handle: &str, to: Destination) -> Result<()> {
+        self.call(Call::Verb(Verb::Move(Move { handle: handle.into(), to })), None).await.map(drop)
+    }
+
     /// What a group knows, with what this transaction has set.
     ///
     /// # Errors
@@ -269,6 +277,7 @@ impl Transaction {
         match &outcome {
             Ok(Answer::Received(_, takes)) if takes.is_empty() => {}
             Ok(Answer::Received(_, takes)) => state.done.push(Rc::new(Verb::Take(takes.clone()))),
+            Ok(Answer::Moved(understood)) => state.done.push(Rc::new(Verb::Move(understood.clone()))),
             Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }

@@ -13,6 +13,7 @@
 use std::rc::Rc;
 
 use crate::body::Value;
+use crate::conversation::Conversation;
 use crate::ids::SideId;
 use crate::record::{self, Fields, Read};
 use crate::store::{Key, Range};
@@ -53,6 +54,20 @@ impl Turn {
     /// Those of a group that sides were put into.
     pub(crate) fn of_group(queue: u32, group: &str) -> Range {
         Range::prefix(vec![queue.into(), 1u32.into(), group.into()])
+    }
+
+    /// The turn of a side; `None`: it has nothing to receive.
+    pub(crate) fn of(conversation: &Conversation, id: SideId, queue: u32) -> Option<Self> {
+        let side = conversation.side(id.role)?;
+        Some(Self {
+            queue,
+            priority: side.priority,
+            order: side.turn?,
+            side: id,
+            service: side.service,
+            group: conversation.group(id.role),
+            is_shared: side.group.is_some(),
+        })
     }
 
     pub(crate) fn key(&self) -> Key {

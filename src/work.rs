@@ -8,6 +8,8 @@
 
 use std::rc::Rc;
 
+use num_traits::ToPrimitive;
+
 use crate::body::Value;
 use crate::changes::{Changes, Pending};
 use crate::clock::Instant;
@@ -16,7 +18,7 @@ use crate::core::Core;
 use crate::definitions::{Catalog, QueueDefinition};
 use crate::error::{Error, ErrorCode, Result};
 use crate::group::{Caller, Claim};
-use crate::ids::{Decoded, Role};
+use crate::ids::{Decoded, Role, SideId};
 use crate::queue::{Counters, Queue};
 use crate::reads::{Reads, Request};
 use crate::record::{Read, read_all};
@@ -81,6 +83,12 @@ impl Work<'_> {
         self.reads.answer(Request::Keys(store, range, limit))
     }
 
+    /// The sides of a service, as they are stored. Takes a time that grows with the number of all conversations.
+    pub(crate) fn sides_of(&mut self, service: u32) -> Outcome<Vec<SideId>> {
+        let numbers = self.reads.answer(Request::Sides(service))?.iter().filter_map(Value::number);
+        Ok(numbers.filter_map(|number| number.to_u64()).map(SideId::from_number).collect())
+    }
+
     /// Stops unless all of these have been read: for what will be needed anyway. One that can't be read is the trouble of who asks for it.
     pub(crate) fn need(
         &mut self,
@@ -107,14 +115,19 @@ impl Work<'_> {
         Ok(self.changes.conversations.get(&number).and_then(|cached| cached.current.clone()))
     }
 
-    /// A conversation as it is stored now: a transaction that receives wants to know what has arrived since its last call.
+    /// A conversation as it is stored now, but for the groups that its sides were moved to: a transaction that receives wants to know what
+    /// has arrived since its last call.
     pub(crate) fn stored(&mut self, number: u64) -> Outcome<Option<Box<Conversation>>> {
         if !self.is_view() {
             return self.conversation(number);
         }
         let key = Key::from(crate::record::float(number));
         match self.get(StoreName::Conversations, key)? {
-            Some(record) => Ok(Some(Conversation::from_record(number, &record)?)),
+            Some(record) => {
+                let mut conversation = Conversation::from_record(number, &record)?;
+                self.changes.regroup(&mut conversation);
+                Ok(Some(conversation))
+            }
             None => Ok(None),
         }
     }
@@ -160,7 +173,12 @@ impl Work<'_> {
 
     /// The definition of the queue that a service has, checked to be the present one.
     pub(crate) fn queue_of(&mut self, service: u32) -> Outcome<QueueDefinition> {
-        let definition = self.catalog.queue_of(service).cloned().ok_or(Stop::Stale)?;
+        let Some(definition) = self.catalog.queue_of(service).cloned() else {
+            // Not heard of yet, or dropped since this transaction first saw the conversation.
+            self.queue(crate::definitions::FIRST_QUEUE)?;
+            let text = "The service of the conversation was dropped meanwhile, and the conversation with it.";
+            return Err(self.at_commit(Error::new(ErrorCode::ServiceNotFound, text)).into());
+        };
         self.queue(definition.number)?;
         Ok(definition)
     }
@@ -181,6 +199,19 @@ impl Work<'_> {
     /// Refuses with [`Stop::Held`] when another transaction holds the group; takes it for this one otherwise.
     pub(crate) fn lock(&self, group: &Rc<str>) -> Outcome<()> {
         if self.try_lock(group)? { Ok(()) } else { Err(Stop::Held(Rc::clone(group))) }
+    }
+
+    /// Several groups, all or none: who held some and waited for another would keep others from them.
+    pub(crate) fn lock_all(&self, groups: &[&Rc<str>]) -> Outcome<()> {
+        if let Some(held) = groups.iter().find(|group| !self.is_free(group)) {
+            return Err(Stop::Held(Rc::clone(held)));
+        }
+        let is_commit = matches!(self.purpose, Purpose::CommitOf(_));
+        let wanted = |group: &&&Rc<str>| !is_commit && self.core.locks.is_wanted(group, self.caller());
+        if let Some(wanted) = groups.iter().find(wanted) {
+            return Err(Stop::Wanted(Rc::clone(wanted)));
+        }
+        groups.iter().try_for_each(|group| self.lock(group))
     }
 
     /// Whether the group is free, or ours already. A transaction takes it.

@@ -1,14 +1,14 @@
 import { instant, text } from "./check.js";
 import { refuseClone } from "./conversation.js";
 import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
-import { normalise, queueOptions } from "./definitions.js";
+import { normalise, queueOptions, serviceChange } from "./definitions.js";
 import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
 import { Line } from "./line.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
 import { transact, type UnitOfWork } from "./transaction.js";
 import type { Broker, Transaction, Views } from "./types/broker.js";
-import type { Definitions, QueueOptions } from "./types/definitions.js";
+import type { Definitions, QueueOptions, ServiceChange } from "./types/definitions.js";
 import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import { VerbCalls } from "./verbs.js";
@@ -51,6 +51,21 @@ export class PocketBroker extends Target implements Broker {
   async alterQueue(name: string, options: QueueOptions): Promise<void> {
     const [queue, changes] = reading(() => [text(name, "name"), queueOptions(options, "options")] as const);
     await openRaw(this.#core).alterQueue(queue, changes).catch(rethrowOf(this.#core));
+  }
+
+  async dropQueue(name: string): Promise<void> {
+    const queue = reading(() => text(name, "name"));
+    await openRaw(this.#core).dropQueue(queue).catch(rethrowOf(this.#core));
+  }
+
+  async alterService(name: string, change: ServiceChange): Promise<void> {
+    const [service, changes] = reading(() => [text(name, "name"), serviceChange(change, "change")] as const);
+    await openRaw(this.#core).alterService(service, changes).catch(rethrowOf(this.#core));
+  }
+
+  async dropService(name: string): Promise<void> {
+    const service = reading(() => text(name, "name"));
+    await openRaw(this.#core).dropService(service).catch(rethrowOf(this.#core));
   }
 
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T> {
@@ -116,6 +131,7 @@ export class PocketBroker extends Target implements Broker {
   sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> { return this.#verbs.sendMany(to, messages, options); }
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
   beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void> { return this.#verbs.beginConversationTimer(conversation, timeout, options); }
+  moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> { return this.#verbs.moveConversation(conversation, to); }
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> { return this.#verbs.endConversation(conversation, options); }
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> { return this.#verbs.getGroupState<T>(group); }
   setGroupState(group: GroupRef, state: unknown): Promise<void> { return this.#verbs.setGroupState(group, state); }

@@ -1,6 +1,6 @@
 import type { RawConversation } from "./raw.js";
 import type { ConversationEndpoint, Message } from "./types/messages.js";
-import type { Conversation, EndOptions, EndResult, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
+import type { Conversation, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
 import type { ViewCalls } from "./views.js";
 
@@ -31,6 +31,10 @@ export class SpokenConversation implements Omit<Conversation, "conversationId" |
 
   beginTimer(timeout: number | null, options?: TimerOptions): Promise<void> {
     return this.#verbs.beginConversationTimer(this.handle, timeout, options);
+  }
+
+  moveTo(group: GroupRef): Promise<void> {
+    return this.#verbs.moveConversation(this.handle, group);
   }
 
   end(options?: EndOptions): Promise<EndResult> {

@@ -1,7 +1,7 @@
 // The user's definitions, as the lists that the wasm side takes.
 import { amount, describe, flag, member, oneOf, options, plain, text, whole } from "./check.js";
 import { invalid } from "./errors.js";
-import type { RawDefinitions, RawPriority, RawQueueOptions, RawService, RawValidation } from "./raw.js";
+import type { RawDefinitions, RawPriority, RawQueueOptions, RawService, RawServiceChange, RawValidation } from "./raw.js";
 import type { Definitions, StandardSchemaV1 } from "./types/definitions.js";
 import { markedValidation } from "./validation.js";
 
@@ -84,14 +84,19 @@ function retentionOptions(value: unknown, path: string): { retention: boolean; m
   return { retention: true, ...bounds };
 }
 
+function contractNames(list: unknown, path: string): string[] {
+  if (!Array.isArray(list)) throw invalid(path, `must be an array of contract names, not ${describe(list)}`);
+  return list.map((contract, index) => text(contract, `${path}[${index}]`));
+}
+
+/** What `alterService` takes. */
+export function serviceChange(value: unknown, path: string): RawServiceChange {
+  if (value === undefined) throw invalid(path, "must be an object, not undefined");
+  return options(value, path, { queue: text, addContracts: contractNames, dropContracts: contractNames });
+}
+
 function serviceOptions(value: unknown, path: string): RawService {
-  const { queue, contracts } = options(value, path, {
-    queue: text,
-    contracts: (list, at) => {
-      if (!Array.isArray(list)) throw invalid(at, `must be an array of contract names, not ${describe(list)}`);
-      return list.map((contract, index) => text(contract, `${at}[${index}]`));
-    },
-  });
+  const { queue, contracts } = options(value, path, { queue: text, contracts: contractNames });
   if (queue === undefined) throw invalid(member(path, "queue"), "is missing: a service needs a queue");
   return { queue, ...(contracts !== undefined && { contracts }) };
 }

@@ -18,6 +18,7 @@ export interface RawQueueOptions {
   poisonMessageHandling?: boolean; archive?: boolean; activation?: "on" | "off"; body?: RawValidation;
 }
 export interface RawService { queue?: string; contracts?: string[] }
+export interface RawServiceChange { queue?: string; addContracts?: string[]; dropContracts?: string[] }
 export interface RawPriority { contract?: string; localService?: string; remoteService?: string; level: number }
 /** Every list in the user's own order. */
 export interface RawDefinitions {
@@ -93,6 +94,8 @@ export interface RawVerbs {
   receive(queue: string, options: RawReceive, signal: AbortSignal | undefined): Promise<Batch[]>;
   /** Without `timeout` the timer is cancelled. `body`: that of the DialogTimer. */
   beginConversationTimer(handle: string, timeout: number | undefined, name: string, body: unknown, packing: number, size: number): Promise<void>;
+  /** `isConversation`: `to` is the handle of a conversation, not a text that may be anything. */
+  moveConversation(handle: string, to: string, isConversation: boolean): Promise<void>;
   endConversation(handle: string, options: RawEnd): Promise<{ discarded: number; archived: number }>;
   getGroupState(group: string): Promise<{ value: unknown; packing: number }>;
   setGroupState(group: string, value: unknown, packing: number, size: number): Promise<void>;
@@ -111,6 +114,9 @@ export interface RawBroker extends RawVerbs {
   validationOf(messageType: string): RawValidation | undefined;
   define(definitions: RawDefinitions): Promise<void>;
   alterQueue(name: string, options: RawQueueOptions): Promise<void>;
+  dropQueue(name: string): Promise<void>;
+  alterService(name: string, change: RawServiceChange): Promise<void>;
+  dropService(name: string): Promise<void>;
   select(queue: string, filter: RawFilter, token: Token, all: boolean): Promise<Page<Batch>>;
   count(queue: string, filter: RawFilter): Promise<number>;
   queues(): Promise<QueueInfo[]>;

@@ -29,6 +29,7 @@ export class TransactionFacade implements Transaction {
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
   getConversationGroup(queue: string, options?: Parameters<Transaction["getConversationGroup"]>[1]): Promise<GroupId | null> { return this.#verbs.getConversationGroup(queue, options); }
   beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void> { return this.#verbs.beginConversationTimer(conversation, timeout, options); }
+  moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> { return this.#verbs.moveConversation(conversation, to); }
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> { return this.#verbs.endConversation(conversation, options); }
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> { return this.#verbs.getGroupState<T>(group); }
   setGroupState(group: GroupRef, state: unknown): Promise<void> { return this.#verbs.setGroupState(group, state); }

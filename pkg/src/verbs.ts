@@ -123,6 +123,14 @@ export class VerbCalls implements Verbs {
     });
   }
 
+  moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> {
+    return this.#call(() => {
+      const handle = conversationHandle(conversation);
+      const group = groupOrHandle(to, "to");
+      return this.#issue((raw) => raw.moveConversation(handle, group, typeof to !== "string")).then(nothing, rethrowOf(this.#route.core));
+    });
+  }
+
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult> {
     return this.#call(() => {
       const handle = conversationHandle(conversation);

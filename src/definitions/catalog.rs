@@ -91,6 +91,8 @@ pub(crate) struct Catalog {
     pub(crate) priorities: Map<Rc<str>, PriorityRule>,
     queue_names: Map<u32, Rc<str>>,
     service_names: Map<u32, Rc<str>>,
+    /// The service that was dropped last, by its number alone: what is left of it is cleared away by the same commit.
+    dropped: Option<ServiceDefinition>,
 }
 
 impl Catalog {
@@ -115,7 +117,8 @@ impl Catalog {
     }
 
     pub(crate) fn service_by_number(&self, number: u32) -> Option<&ServiceDefinition> {
-        self.service_names.get(&number).and_then(|name| self.services.get(name))
+        let dropped = || self.dropped.as_ref().filter(|service| service.number == number);
+        self.service_names.get(&number).and_then(|name| self.services.get(name)).or_else(dropped)
     }
 
     /// The queue of a service.
@@ -152,6 +155,21 @@ impl Catalog {
     pub(crate) fn put_service(&mut self, service: ServiceDefinition) {
         self.service_names.insert(service.number, Rc::clone(&service.name));
         self.services.insert(Rc::clone(&service.name), service);
+    }
+
+    pub(crate) fn drop_queue(&mut self, name: &str) {
+        let dropped = self.queues.remove(name);
+        dropped.iter().for_each(|queue| _ = self.queue_names.remove(&queue.number));
+    }
+
+    pub(crate) fn drop_service(&mut self, name: &str) {
+        self.dropped = self.services.remove(name);
+        self.dropped.iter().for_each(|service| _ = self.service_names.remove(&service.number));
+    }
+
+    /// Whether a service is the one that its queue was made with: of the queue's own name.
+    pub(crate) fn is_own(&self, service: &ServiceDefinition) -> bool {
+        self.queues.get(&service.name).is_some_and(|queue| queue.number == service.queue)
     }
 
     /// Takes in one record of the store.

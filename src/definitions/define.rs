@@ -1,4 +1,4 @@
-//! `define` and `alterQueue`: what is new is added, what is there must say the same.
+//! `define`: what is new is added, what is there must say the same.
 
 use std::rc::Rc;
 
@@ -9,7 +9,6 @@ use super::{
     Catalog, Contract, DEFAULT, Definitions, ERROR_QUEUE, MessageType, PriorityRule, QueueDefinition, QueueOptions,
     SentBy, ServiceDefinition, ServiceOptions, Status, Validation, check_name,
 };
-use crate::arrival;
 use crate::body::Value;
 use crate::changes::Cached;
 use crate::error::{Error, ErrorCode, Result};
@@ -18,7 +17,6 @@ use crate::message::system;
 use crate::queue::Queue;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Change, Direction, Key, Range, StoreName, Tx};
-use crate::turn::HeldTurn;
 use crate::work::{Number, Numbers, Work};
 
 /// The number of the queue "error", which is always there.
@@ -71,7 +69,7 @@ pub(crate) async fn load(tx: &Tx) -> Result<Catalog> {
 pub(crate) fn define(work: &mut Work<'_>, definitions: &Definitions) -> Outcome<()> {
     // Only what is present can be compared with.
     work.queue(FIRST_QUEUE)?;
-    let mut defining = Defining { catalog: (*work.catalog).clone(), records: Vec::new(), new_queues: Vec::new() };
+    let mut defining = Defining::from(&work.catalog);
     for (name, validation) in &definitions.message_types {
         defining.message_type(name, *validation)?;
     }
@@ -90,51 +88,18 @@ pub(crate) fn define(work: &mut Work<'_>, definitions: &Definitions) -> Outcome<
     defining.finish(work)
 }
 
-/// `ALTER QUEUE`: only the options that are given change.
-pub(crate) fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOptions) -> Outcome<()> {
-    // What the verbs before this one did is to be seen, and no run is half in the queue and half outside.
-    work.after_others()?;
-    work.queue(FIRST_QUEUE)?;
-    let before = work.look_up(|catalog| catalog.queue(name))?;
-    let mut after = before.clone();
-    set_options(&mut after, options)?;
-    if let Some(status) = options.status {
-        (after.receive_enabled, after.enqueue_enabled) = (status == Status::On, status == Status::On);
-    }
-    let mut defining = Defining { catalog: (*work.catalog).clone(), records: Vec::new(), new_queues: Vec::new() };
-    defining.put_queue(&after, before != after);
-    defining.finish(work)?;
-
-    if options.status == Some(Status::On) {
-        work.queue(before.number)?;
-        work.change_queue(before.number, |queue| queue.rollbacks = 0);
-        come_in(work, before.number)?;
-    }
-    if before.receive_enabled && !after.receive_enabled {
-        work.changes.notice.disabled.push((Rc::clone(&before.name), "altered"));
-    }
-    work.changes.notice.touch(&before.name);
-    Ok(())
-}
-
-/// What waited outside while the queue was off comes in. No body is touched.
-fn come_in(work: &mut Work<'_>, queue: u32) -> Outcome<()> {
-    let side = |record: &Value| HeldTurn::read(record).map(|turn| turn.side);
-    let sides = work.read_range(StoreName::Turns, HeldTurn::of_queue(queue), None, side)?;
-    work.need(sides.iter().map(|side| side.conversation), [])?;
-    for side in sides {
-        if let Some(mut conversation) = work.conversation(side.conversation)? {
-            arrival::release(work, &mut conversation, side.role)?;
-            work.save(conversation);
-        }
-    }
-    Ok(())
-}
-
-struct Defining {
+/// Definitions that are about to be others: the catalogue as it will be, and the records that make it so.
+pub(super) struct Defining {
     catalog: Catalog,
-    records: Vec<(Key, Value)>,
+    changes: Vec<Change>,
     new_queues: Vec<u32>,
+    dropped_queues: Vec<QueueDefinition>,
+}
+
+impl From<&Rc<Catalog>> for Defining {
+    fn from(present: &Rc<Catalog>) -> Self {
+        Self { catalog: (**present).clone(), changes: Vec::new(), new_queues: Vec::new(), dropped_queues: Vec::new() }
+    }
 }
 
 impl Defining {
@@ -156,7 +121,7 @@ impl Defining {
             }
             None => {
                 let message_type = MessageType { validation };
-                self.records.push((Kind::MessageType.key(name), message_type.record(name)));
+                self.put(Kind::MessageType, name, message_type.record(name));
                 self.catalog.message_types.insert(name.into(), message_type);
                 Ok(())
             }
@@ -215,7 +180,7 @@ impl Defining {
             }
         }
         let contract = Contract { entries };
-        self.records.push((Kind::Contract.key(name), contract.record(name)));
+        self.put(Kind::Contract, name, contract.record(name));
         self.catalog.contracts.insert(name.into(), contract);
         Ok(())
     }
@@ -302,33 +267,51 @@ impl Defining {
             ));
         }
         if self.catalog.priorities.get(name) != Some(rule) {
-            self.records.push((Kind::Priority.key(name), rule.record(name)));
+            self.put(Kind::Priority, name, rule.record(name));
             self.catalog.priorities.insert(name.into(), rule.clone());
         }
         Ok(())
     }
 
-    fn put_queue(&mut self, queue: &QueueDefinition, changed: bool) {
+    fn put(&mut self, kind: Kind, name: &str, record: Value) {
+        self.changes.push(Change::Put(StoreName::Definitions, kind.key(name), record));
+    }
+
+    pub(super) fn put_queue(&mut self, queue: &QueueDefinition, changed: bool) {
         if changed {
-            self.records.push((Kind::Queue.key(&queue.name), queue.record()));
+            self.put(Kind::Queue, &queue.name, queue.record());
             self.catalog.put_queue(queue.clone());
         }
     }
 
-    fn put_service(&mut self, service: ServiceDefinition) {
-        self.records.push((Kind::Service.key(&service.name), service.record()));
+    pub(super) fn put_service(&mut self, service: ServiceDefinition) {
+        self.put(Kind::Service, &service.name, service.record());
         self.catalog.put_service(service);
     }
 
-    /// Writes what is new, and stamps every queue's record: who reads one knows that the definitions have changed.
-    fn finish(mut self, work: &mut Work<'_>) -> Outcome<()> {
-        if self.records.is_empty() {
+    pub(super) fn drop_service(&mut self, name: &str) {
+        self.changes.push(Change::Delete(StoreName::Definitions, Kind::Service.key(name)));
+        self.catalog.drop_service(name);
+    }
+
+    pub(super) fn drop_queue(&mut self, queue: QueueDefinition) {
+        self.changes.push(Change::Delete(StoreName::Definitions, Kind::Queue.key(&queue.name)));
+        self.catalog.drop_queue(&queue.name);
+        self.dropped_queues.push(queue);
+    }
+
+    /// Writes what is new, and stamps every queue's record: who reads one knows that the definitions have changed. Who reads that of a
+    /// dropped queue finds none, which says the same.
+    pub(super) fn finish(mut self, work: &mut Work<'_>) -> Outcome<()> {
+        if self.changes.is_empty() {
             return Ok(());
         }
         let stamp = work.claim(Number::Stamp, 1)?;
         self.catalog.stamp = stamp;
         let numbers: Vec<u32> = self.catalog.queues.values().map(|queue| queue.number).collect();
-        work.need([], numbers.iter().copied().filter(|number| !self.new_queues.contains(number)))?;
+        let dropped = self.dropped_queues.iter().map(|queue| queue.number);
+        let known = numbers.iter().copied().filter(|number| !self.new_queues.contains(number));
+        work.need([], known.chain(dropped))?;
         for number in self.new_queues {
             work.changes
                 .queues
@@ -337,9 +320,11 @@ impl Defining {
         for number in numbers {
             work.change_queue(number, |queue| queue.stamp = stamp);
         }
-        for (key, record) in self.records {
-            work.write(Change::Put(StoreName::Definitions, key, record));
+        for queue in &self.dropped_queues {
+            work.changes.remove_queue(queue.number);
+            work.changes.notice.touch(&queue.name);
         }
+        self.changes.into_iter().for_each(|change| work.write(change));
         self.catalog.queues.keys().for_each(|name| work.changes.notice.touch(name));
         work.catalog = Rc::new(self.catalog);
         Ok(())
@@ -372,7 +357,7 @@ fn implicit_service(queue: &QueueDefinition, number: u32) -> ServiceDefinition {
     }
 }
 
-fn set_options(queue: &mut QueueDefinition, options: &QueueOptions) -> Result<()> {
+pub(super) fn set_options(queue: &mut QueueDefinition, options: &QueueOptions) -> Result<()> {
     if options.max_rows.is_some() || options.max_age.is_some() {
         return Err(Error::new(
             ErrorCode::NotSupported,

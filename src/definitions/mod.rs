@@ -2,16 +2,20 @@
 //!
 //! `CREATE MESSAGE TYPE`, `CREATE CONTRACT`, `CREATE QUEUE`, `CREATE SERVICE` and `CREATE BROKER PRIORITY` in one idempotent call.
 
+mod alter;
 mod catalog;
 mod define;
+mod drop;
 mod names;
 
 use std::rc::Rc;
 
 use serde::Deserialize;
 
+pub(crate) use alter::{alter_queue, alter_service};
 pub(crate) use catalog::{Catalog, Contract, MessageType, QueueDefinition, ServiceDefinition};
-pub(crate) use define::{FIRST_QUEUE, alter_queue, birth, define, load};
+pub(crate) use define::{FIRST_QUEUE, birth, define, load};
+pub(crate) use drop::{drop_queue, drop_service};
 pub use names::{MAX_NAME, check_name};
 
 /// The message type and the contract that are always there.
@@ -136,6 +140,17 @@ pub struct ServiceOptions {
     pub queue: Option<String>,
     /// The contracts that it accepts as a target.
     pub contracts: Vec<String>,
+}
+
+/// `ALTER SERVICE`: what is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceChange {
+    /// The queue that it goes to, with all that it has.
+    pub queue: Option<Rc<str>>,
+    /// Contracts that it accepts as a target from now on.
+    pub add_contracts: Vec<Rc<str>>,
+    /// Contracts that it does not accept any more. Conversations that are under way go on.
+    pub drop_contracts: Vec<Rc<str>>,
 }
 
 /// `CREATE BROKER PRIORITY`: an absent name matches any.

@@ -9,7 +9,7 @@ use crate::conversation::{Conversation, Side, State};
 use crate::definitions::{DEFAULT, MAX_NAME, check_name};
 use crate::due::{self, Due};
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::{Bits, Role};
+use crate::ids::{Bits, Role, is_id};
 use crate::reuse::Reuse;
 use crate::stop::Outcome;
 use crate::work::{Number, Purpose, Work};
@@ -94,7 +94,6 @@ impl BeginDialog {
                 "can't be given together with `relatedConversation`: one of the two names the group",
             ));
         }
-        let is_id = |id: &str| uuid::Uuid::try_parse(id).is_ok() && id.len() == 36;
         if self.related_group.as_deref().is_some_and(|group| !is_id(group)) {
             return Err(Error::invalid_argument("relatedGroup", "is not a group id: group ids are UUIDs"));
         }
@@ -218,7 +217,7 @@ impl Begun {
         };
         // The side whose own group it is, or any member of a group that sides were put into.
         let member = crate::membership::any_member(work, &group)?;
-        if let Some((mut conversation, role)) = member {
+        if let Some((conversation, role)) = member {
             if conversation.side(role).is_some_and(|side| side.service != service) {
                 let error = Error::new(
                     ErrorCode::GroupInvalid,
@@ -230,15 +229,7 @@ impl Begun {
                 );
                 return Err(work.at_commit(error.with("group", &*group)).into());
             }
-            // Its own group becomes one that others are in, too.
-            let side = conversation.id_of(role);
-            if let Some(joined) = conversation.side_mut(role).as_mut().filter(|side| side.group.is_none()) {
-                joined.group = Some(Rc::clone(&group));
-                let service = joined.service;
-                work.count(service, |_| {})?;
-                crate::membership::join(work, &group, side);
-                work.save(conversation);
-            }
+            crate::membership::open(work, &group, conversation, role)?;
         }
         Ok(Some(group))
     }

@@ -4,6 +4,7 @@ mod begin_dialog;
 mod end_conversation;
 mod get_conversation_group;
 mod group_state;
+mod move_conversation;
 mod poll;
 mod receive;
 mod send;
@@ -18,6 +19,8 @@ pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use get_conversation_group::get_conversation_group;
 pub(crate) use group_state::GroupState;
+pub use move_conversation::Destination;
+pub(crate) use move_conversation::Move;
 pub(crate) use poll::{Poll, Polled};
 pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, check_timeout, receivable, receive};
@@ -29,7 +32,7 @@ pub use timer::TimerOptions;
 
 use crate::body::Body;
 use crate::core::Core;
-use crate::definitions::{self, Definitions, QueueOptions};
+use crate::definitions::{self, Definitions, QueueOptions, ServiceChange};
 use crate::error::Result;
 use crate::ids::Decoded;
 use crate::reads::Reads;
@@ -50,10 +53,14 @@ pub(crate) enum Verb {
     Take(Vec<Take>),
     BeginTimer(BeginTimer),
     End(End),
+    Move(Move),
     GetGroupState(Rc<str>),
     SetGroupState(Rc<str>, Body),
     Define(Definitions),
     AlterQueue(Rc<str>, QueueOptions),
+    AlterService(Rc<str>, ServiceChange),
+    DropService(Rc<str>),
+    DropQueue(Rc<str>),
     PurgeArchive(f64),
     /// What is due is done.
     Poll(Poll),
@@ -71,6 +78,8 @@ pub(crate) enum Answer {
     /// Rows, and what it takes to take them out.
     Received(Vec<Rows>, Vec<Take>),
     Ended(EndResult),
+    /// The move as it was understood.
+    Moved(Move),
     GroupState(Option<Body>),
     Group(Option<Rc<str>>),
     Count(u64),
@@ -95,6 +104,7 @@ impl Verb {
             Self::GetConversationGroup(_, timeout) => check_timeout(*timeout),
             Self::BeginTimer(timer) => timer.check(),
             Self::End(end) => end.options.check(),
+            Self::Move(moved) => moved.check(),
             _ => Ok(()),
         }
     }
@@ -134,10 +144,14 @@ impl Verb {
             }
             Self::BeginTimer(timer) => timer.run(work).map(|()| Answer::Done),
             Self::End(end) => end.run(work).map(Answer::Ended),
+            Self::Move(moved) => moved.run(work).map(Answer::Moved),
             Self::GetGroupState(group) => GroupState(group).get(work).map(Answer::GroupState),
             Self::SetGroupState(group, state) => GroupState(group).set(work, state).map(|()| Answer::Done),
             Self::Define(definitions) => definitions::define(work, definitions).map(|()| Answer::Done),
             Self::AlterQueue(name, options) => definitions::alter_queue(work, name, options).map(|()| Answer::Done),
+            Self::AlterService(name, change) => definitions::alter_service(work, name, change).map(|()| Answer::Done),
+            Self::DropService(name) => definitions::drop_service(work, name).map(|()| Answer::Done),
+            Self::DropQueue(name) => definitions::drop_queue(work, name).map(|()| Answer::Done),
             Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
             Self::Poll(poll) => poll.run(work).map(Answer::Polled),
             // A transaction holds no transaction.
@@ -157,6 +171,12 @@ impl Verb {
                     let retains = |queue: &u32| core.catalog().queue_by_number(*queue).is_some_and(|own| own.retention);
                     let own = own.filter(|queue| far.is_none() || retains(queue));
                     own.into_iter().chain(far).for_each(|queue| reads.want_queue(queue));
+                }
+            }
+            Self::Move(Move { handle, to: Destination::Conversation(to) | Destination::Named(to) }) => {
+                for side in [handle, to].into_iter().filter_map(|handle| named(handle)) {
+                    reads.want_conversation(side.conversation);
+                    core.routes.get(side).into_iter().for_each(|queue| reads.want_queue(queue));
                 }
             }
             Self::BeginTimer(timer) => {
@@ -206,6 +226,8 @@ impl Verb {
             },
             Self::End(end) => own(&end.handle),
             Self::BeginTimer(timer) => own(timer.handle()),
+            // The other one is asked for when it is known: a handle does not say which group its conversation is in now.
+            Self::Move(moved) => own(&moved.handle),
             Self::GetGroupState(group) | Self::SetGroupState(group, _) => own(group),
             _ => None,
         }
@@ -230,7 +252,9 @@ impl Verb {
     pub(crate) fn is_plain(&self) -> bool {
         match self {
             Self::All(verbs) => verbs.iter().all(|verb| verb.is_plain()),
-            Self::End(_) | Self::Define(_) | Self::AlterQueue(..) | Self::PurgeArchive(_) => false,
+            Self::End(_) | Self::PurgeArchive(_) => false,
+            Self::Define(_) | Self::AlterQueue(..) | Self::AlterService(..) => false,
+            Self::DropService(_) | Self::DropQueue(_) => false,
             _ => true,
         }
     }

@@ -7,13 +7,12 @@ use num_traits::ToPrimitive;
 use super::Take;
 use crate::definitions::QueueDefinition;
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::{Role, SideId};
-use crate::line::{Line, read_turns};
+use crate::ids::Role;
+use crate::line::{Line, Sides, members_in_line};
 use crate::membership;
 use crate::reading::{Allowance, read_rows};
 use crate::rows::{Owner, Rows};
 use crate::stop::{Outcome, pass_over};
-use crate::turn::Turn;
 use crate::work::Work;
 
 /// What RECEIVE takes.
@@ -105,19 +104,6 @@ pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions)
     Ok(received)
 }
 
-/// Sides whose rows come together, and why others can't be read.
-#[derive(Debug, Default)]
-struct Sides {
-    sides: Vec<SideId>,
-    problem: Option<Error>,
-}
-
-impl From<SideId> for Sides {
-    fn from(side: SideId) -> Self {
-        Self { sides: vec![side], problem: None }
-    }
-}
-
 /// Reads side by side, as far as an allowance goes. One that can't be read is passed over, unless there is no other.
 fn read_sides(work: &mut Work<'_>, Sides { sides, mut problem }: Sides, top: Option<u64>) -> Outcome<Received> {
     let mut allowance = Allowance::new(top);
@@ -183,7 +169,7 @@ fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<
     }
     match membership::stored_alone(work, &group)? {
         Some(side) => Ok(side.into()),
-        None => members_in_line(work, queue, &group),
+        None => members_in_line(work, queue.number, &group),
     }
 }
 
@@ -191,21 +177,13 @@ fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<
 fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition, top: Option<u64>) -> Outcome<Received> {
     let mut line = Line::of(queue.number);
     while let Some(turn) = line.next(work)? {
-        let sides = if turn.is_shared { members_in_line(work, queue, &turn.group)? } else { turn.side.into() };
+        let sides = if turn.is_shared { members_in_line(work, queue.number, &turn.group)? } else { turn.side.into() };
         let received = pass_over(read_sides(work, sides, top), &mut line.problem)?.unwrap_or_default();
         if !received.takes.is_empty() && work.try_lock(&turn.group)? {
             return Ok(received);
         }
     }
     line.problem.map_or_else(|| Ok(Received::default()), |problem| Err(problem.into()))
-}
-
-/// The members of a group that have something to receive, the higher priority first.
-fn members_in_line(work: &mut Work<'_>, queue: &QueueDefinition, group: &str) -> Outcome<Sides> {
-    let page = read_turns(work, Turn::of_group(queue.number, group), None)?;
-    let sides: Vec<SideId> = page.turns.iter().map(|turn| turn.side).collect();
-    work.need(sides.iter().map(|side| side.conversation), [])?;
-    Ok(Sides { sides, problem: page.problem })
 }
 
 fn is_on(

@@ -1,5 +1,7 @@
 //! The second half of RECEIVE: the rows that a reader got are taken out, or become retained ones.
 
+use std::rc::Rc;
+
 use crate::conversation::{Interval, Side, System};
 use crate::error::{Error, ErrorCode};
 use crate::ids::SideId;
@@ -13,6 +15,8 @@ use crate::work::Work;
 #[derive(Clone, Debug)]
 pub(crate) struct Take {
     pub(crate) side: SideId,
+    /// The group that was held meanwhile.
+    pub(crate) group: Rc<str>,
     /// What the side was when the rows were read.
     pub(crate) fence: u64,
     /// The rows in sequence: the cursor as it was, and as it will be.
@@ -50,9 +54,10 @@ impl Take {
             );
             return Err(work.at_commit(error).into());
         };
-        let handle = conversation.handle(self.side.role);
+        let (handle, group) = (conversation.handle(self.side.role), conversation.group(self.side.role));
         let Some(side) = conversation.side_mut(self.side.role).as_mut() else { return Ok(()) };
-        let is_unchanged = side.cursor == self.from
+        let is_unchanged = group == self.group
+            && side.cursor == self.from
             && side.fence == self.fence
             && self
                 .system
@@ -62,7 +67,7 @@ impl Take {
             let error = Error::new(
                 ErrorCode::TransactionClosed,
                 format!(
-                    "Another reader has received from the conversation {handle} meanwhile. The transaction was rolled back; run it again and it gets what is there now."
+                    "Another reader has received from the conversation {handle} meanwhile, or moved it to another group. The transaction was rolled back; run it again and it gets what is there now."
                 ),
             );
             return Err(work.at_commit(error.with("handle", &*handle)).into());

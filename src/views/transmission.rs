@@ -69,6 +69,8 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
     };
     let is_wanted = |sender: SideId| wanted.is_none_or(|wanted| wanted == sender);
     let mut rows = Vec::new();
+    // A queue that is not known here yet may hold something back.
+    work.queue(crate::definitions::FIRST_QUEUE)?;
     let catalog = Rc::clone(&work.catalog);
     for queue in catalog.queues.values() {
         for record in work.get_range(StoreName::Turns, HeldTurn::of_queue(queue.number), None)?.to_vec() {

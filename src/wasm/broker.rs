@@ -121,6 +121,24 @@ impl RawBroker {
         )
     }
 
+    /// DROP QUEUE.
+    #[wasm_bindgen(js_name = dropQueue)]
+    pub fn drop_queue(&self, name: String) -> Promise {
+        self.verb(Verb::DropQueue(name.into()))
+    }
+
+    /// ALTER SERVICE.
+    #[wasm_bindgen(js_name = alterService)]
+    pub fn alter_service(&self, name: String, change: JsValue) -> Promise {
+        self.verb(Verb::AlterService(name.into(), convert::service_change(&change)))
+    }
+
+    /// DROP SERVICE.
+    #[wasm_bindgen(js_name = dropService)]
+    pub fn drop_service(&self, name: String) -> Promise {
+        self.verb(Verb::DropService(name.into()))
+    }
+
     /// BEGIN DIALOG.
     #[wasm_bindgen(js_name = beginDialog)]
     pub fn begin_dialog(&self, options: JsValue) -> Promise {
@@ -185,6 +203,12 @@ impl RawBroker {
     ) -> Promise {
         let host = &self.member.connection.host;
         self.verb(convert::timer(host, handle, timeout, name, convert::body(body, packing, size)))
+    }
+
+    /// MOVE CONVERSATION.
+    #[wasm_bindgen(js_name = moveConversation)]
+    pub fn move_conversation(&self, handle: String, to: String, is_conversation: bool) -> Promise {
+        self.verb(convert::move_to(handle, to, is_conversation))
     }
 
     /// END CONVERSATION.

@@ -8,14 +8,15 @@ use wasm_bindgen::prelude::*;
 
 use crate::body::{Body, Part, Value};
 use crate::core::{Core, Host};
+use crate::definitions::ServiceChange;
 use crate::error::{Error, ErrorCode, Result};
 use crate::message::Column;
 use crate::notice::Notice;
 use crate::record::{optional, value};
 use crate::rows::Rows;
 use crate::verbs::{
-    Answer, BeginTimer, ConversationInfo, End, EndError, EndOptions, OutgoingMessage, ReceiveOptions, Send,
-    TimerOptions, Verb,
+    Answer, BeginTimer, ConversationInfo, Destination, End, EndError, EndOptions, Move, OutgoingMessage,
+    ReceiveOptions, Send, TimerOptions, Verb,
 };
 use crate::views::{Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 
@@ -113,6 +114,22 @@ pub(super) fn receive(options: &JsValue) -> ReceiveOptions {
     }
 }
 
+/// What ALTER SERVICE changes.
+pub(super) fn service_change(change: &JsValue) -> ServiceChange {
+    let names = |name: &str| field(change, name).items().iter().filter_map(Value::text).map(Rc::from).collect();
+    ServiceChange {
+        queue: text(change, "queue"),
+        add_contracts: names("addContracts"),
+        drop_contracts: names("dropContracts"),
+    }
+}
+
+/// MOVE. `is_conversation`: `to` is the handle of a conversation, not a text that may be anything.
+pub(super) fn move_to(handle: String, to: String, is_conversation: bool) -> Verb {
+    let to = if is_conversation { Destination::Conversation(to.into()) } else { Destination::Named(to.into()) };
+    Verb::Move(Move { handle: handle.into(), to })
+}
+
 /// The queues that another context has touched.
 pub(super) fn touched(notice: &JsValue) -> Vec<Rc<str>> {
     field(notice, "queues").items().iter().filter_map(Value::text).map(Rc::from).collect()
@@ -173,7 +190,7 @@ fn ids(messages: &[OutgoingMessage]) -> JsValue {
 /// What a verb answers; `done` when it has nothing of its own to say.
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
-        Answer::Done => done,
+        Answer::Done | Answer::Moved(_) => done,
         Answer::Conversation(info) | Answer::Reused(info) => conversation(&info),
         Answer::Received(batches, _) => list(&batches, rows),
         Answer::Ended(result) => {

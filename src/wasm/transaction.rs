@@ -118,6 +118,12 @@ impl RawTransaction {
         ))
     }
 
+    /// MOVE CONVERSATION.
+    #[wasm_bindgen(js_name = moveConversation)]
+    pub fn move_conversation(&self, handle: String, to: String, is_conversation: bool) -> Promise {
+        self.verb(convert::move_to(handle, to, is_conversation))
+    }
+
     /// END CONVERSATION.
     #[wasm_bindgen(js_name = endConversation)]
     pub fn end_conversation(&self, handle: String, options: JsValue) -> Promise {

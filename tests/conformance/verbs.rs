@@ -20,6 +20,7 @@ macro_rules! mount {
     };
 }
 
+mod alter_service;
 mod archive;
 mod audit;
 mod begin_dialog;
@@ -27,11 +28,14 @@ mod budgets;
 mod commit;
 mod corrupt;
 mod definitions;
+mod drop_queue;
+mod drop_service;
 mod end_conversation;
 mod groups;
 mod large;
 mod lifetimes;
 mod locks;
+mod move_conversation;
 mod poller;
 mod queue_off;
 mod receive;

@@ -42,6 +42,25 @@ withPages("two pages hold one conversation, and neither trusts what it remembers
   assert.deepEqual(await left.step((h) => h.state.broker.conversations().toArray()), []);
 });
 
+withPages("what one page drops or moves is gone or moved in the other", 2, async ([left, right]) => {
+  const name = database();
+  await Promise.all([left.step(openHere, name), right.step(openHere, name)]);
+  await left.step(async (h) => {
+    await h.state.broker.define({ queues: { spare: {} } });
+    h.state.conversation = await h.order(h.state.broker, 1);
+  });
+  assert.equal(await right.step((h) => h.state.broker.count("spare")), 0);
+  await left.step((h) => h.state.broker.alterService("Kitchen", { queue: "spare" }));
+  assert.deepEqual(await right.step(async (h) => h.bodies(await h.state.broker.receive("spare"))), [{ n: 0 }]);
+  await left.step(async (h) => { await h.state.broker.dropService("Kitchen"); await h.state.broker.dropQueue("spare"); });
+  const codes = await right.step(async (h) => [
+    (await h.rejects(h.state.broker.receive("spare"), { code: "QueueNotFound" })).code,
+    (await h.rejects(h.state.broker.beginDialog({ from: "Kitchen", to: "Counter" }), { code: "ServiceNotFound" })).code,
+    (await h.state.broker.receive("counter")).map(({ body }) => body.code).join(),
+  ]);
+  assert.deepEqual(codes, ["QueueNotFound", "ServiceNotFound", "-8470"]);
+});
+
 withPages("pages that send at the same time interleave without loss, repetition or gaps", 3, async (pages) => {
   const name = database();
   for (const page of pages) await page.step(openHere, name);

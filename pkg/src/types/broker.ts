@@ -1,5 +1,5 @@
 import "./disposable.js";
-import type { Definitions, QueueOptions } from "./definitions.js";
+import type { Definitions, QueueOptions, ServiceChange } from "./definitions.js";
 import type { ConversationEndpoint, ConversationState, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
 import type { Conversation, ConversationRef, GroupId, Handle, Verbs } from "./verbs.js";
 
@@ -46,7 +46,7 @@ export interface Views {
   /** Every queue, "error" included, by name. */
   queues(): Promise<QueueInfo[]>;
   /** Looks nothing up: a handle without a conversation shows when it is used. */
-  conversation(conversation: ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "end" | "info">;
+  conversation(conversation: ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info">;
   /** The endpoints that are here, of both sides. What of `filter` is absent matches any. */
   conversations(filter?: {
     /** The endpoint's own service. */
@@ -86,7 +86,12 @@ export interface Transaction extends Verbs, Views {
    * ends. Nothing is received. null: there is none, or none came within `timeout` (milliseconds; absent: do not wait; Infinity: until one comes).
    * Errors: QueueNotFound, QueueDisabled, TransactionClosed; an abort of `signal` rejects with its reason.
    */
-  getConversationGroup(queue: string, options?: { timeout?: number; signal?: AbortSignal }): Promise<GroupId | null>;
+  getConversationGroup(queue: string, options?: {
+    /** How long to wait, in milliseconds. */
+    timeout?: number;
+    /** Ends the waiting. */
+    signal?: AbortSignal;
+  }): Promise<GroupId | null>;
   /** Aborted when it can no longer commit: its own signal, a failure of `work`, `close`. Hand it to fetch. */
   readonly signal: AbortSignal;
 }
@@ -102,6 +107,24 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
   define(definitions: Definitions): Promise<Broker>;
   /** ALTER QUEUE. Errors: QueueNotFound. */
   alterQueue(name: string, options: QueueOptions): Promise<void>;
+  /**
+   * DROP QUEUE, and its implicit service with it. Errors: QueueNotFound; InUse while another service is on it, while conversations of its
+   * implicit service, or Errors of a dropped service that are yet to be transmitted, are left, or while a priority names it; InvalidArgument for "error".
+   */
+  dropQueue(name: string): Promise<void>;
+  /**
+   * ALTER SERVICE. `queue`: the service goes there with every row, conversation and group that it has; what waited because the old queue was off
+   * comes in if the new one is on. `addContracts`, `dropContracts`: for new conversations; those that the service takes part in go on. What it has
+   * already, or has no more, is no error. `define` wants to be told the new queue and contracts from then on.
+   * Errors: ServiceNotFound, QueueNotFound, ContractNotFound, InvalidArgument (a queue's implicit service goes with its queue).
+   */
+  alterService(name: string, change: ServiceChange): Promise<void>;
+  /**
+   * DROP SERVICE: its conversations end and their rows go, without a copy in the archive; the far sides get an Error with code −8470. In one
+   * transaction, which takes longer the more conversations there are. Errors: ServiceNotFound, GroupLocked; InUse while a priority names the
+   * service; InvalidArgument (a queue's implicit service goes with its queue).
+   */
+  dropService(name: string): Promise<void>;
 
   /**
    * Commits when `work` resolves, rolls back when it rejects (and rejects with the same reason). `work` may await

@@ -56,6 +56,16 @@ export interface QueueOptions {
   body?: Validation;
 }
 
+/** What ALTER SERVICE changes. */
+export interface ServiceChange {
+  /** The queue that the service goes to. */
+  queue?: string;
+  /** Contracts that it accepts as a target from now on. */
+  addContracts?: readonly string[];
+  /** Contracts that new conversations can't have with it any more. */
+  dropContracts?: readonly string[];
+}
+
 /** An absent name matches any; the most exact rule wins. */
 export interface PriorityRule {
   /** The conversation's contract. */

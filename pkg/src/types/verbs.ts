@@ -66,6 +66,14 @@ export interface Verbs {
    */
   beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void>;
 
+  /**
+   * MOVE CONVERSATION into another group of its service: what it has unread is received there from now on, and the group that it was the
+   * last one in is gone with what it knew. The far side does not hear of it. A string `to` is looked up as a handle first (that conversation's
+   * group is meant), then as a group; when it is neither, a group with that id is made. In a transaction both groups are held to its end.
+   * Errors: ConversationNotFound, InvalidState (SO, CO, DI and ER can be moved), GroupInvalid (another service's, or on another queue), GroupLocked.
+   */
+  moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void>;
+
   /** END CONVERSATION, plain, with error or with cleanup. Every row of this side goes. Errors: ConversationNotFound, InvalidState, InvalidEndError, GroupLocked. */
   endConversation(conversation: ConversationRef, options?: EndOptions): Promise<EndResult>;
 
@@ -192,6 +200,8 @@ export interface Conversation {
   receive<B = any>(options?: Omit<ReceiveOptions, "conversation" | "group">): Promise<Message<B>[]>;
   /** See {@link Verbs.beginConversationTimer}. */
   beginTimer(timeout: number | null, options?: TimerOptions): Promise<void>;
+  /** MOVE CONVERSATION; see {@link Verbs.moveConversation}. `groupId` still says where it was begun; `info` has the present. */
+  moveTo(group: GroupRef): Promise<void>;
   /** END CONVERSATION; see {@link Verbs.endConversation}. */
   end(options?: EndOptions): Promise<EndResult>;
   /** The endpoint's row, or null when it is gone. */

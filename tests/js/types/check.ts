@@ -23,17 +23,17 @@ const is = <_ extends true>(): void => {};
 
 // ── the contract, cut down to this release ──
 
-type ConversationNames = "handle" | "conversationId" | "groupId" | "isInitiator" | "service" | "farService" | "contract" | "send" | "sendMany" | "receive" | "beginTimer" | "end" | "info";
+type ConversationNames = "handle" | "conversationId" | "groupId" | "isInitiator" | "service" | "farService" | "contract" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info";
 interface Conversation extends Pick<C.Conversation, ConversationNames> {}
-interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "receive" | "beginConversationTimer" | "endConversation" | "getGroupState" | "setGroupState"> {
+interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "receive" | "beginConversationTimer" | "moveConversation" | "endConversation" | "getGroupState" | "setGroupState"> {
   beginDialog(options: C.BeginDialog): Promise<Conversation>;
 }
 interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "transmissionQueue" | "archive"> {
-  conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "end" | "info">;
+  conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info">;
 }
 interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal" | "getConversationGroup"> {}
 type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "message-dropped" | "close">;
-interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "purgeArchive" | "poll" | "close"> {
+interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "purgeArchive" | "poll" | "close"> {
   define(definitions: C.Definitions): Promise<Broker>;
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T>;
   addEventListener<K extends keyof Events>(type: K, listener: (event: CustomEvent<Events[K]>) => unknown, options?: AddEventListenerOptions | boolean): void;

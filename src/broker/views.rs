@@ -1,0 +1,105 @@
+//! The views of a broker: what is there. Nothing changes by them.
+
+use std::rc::Rc;
+
+use super::Broker;
+use crate::call::unexpected;
+use crate::error::Result;
+use crate::rows::Rows;
+use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
+
+impl Broker {
+    /// The rows of a queue, every status, in queuing order.
+    ///
+    /// # Errors
+    /// `QueueNotFound`, `InvalidArgument`.
+    pub async fn select(
+        &self,
+        queue: &str,
+        filter: &RowFilter,
+        position: Option<&[f64]>,
+        extent: Extent,
+    ) -> Result<Page<Rows>> {
+        match self.see(&View::Select(queue.into(), filter.clone()), position, extent).await? {
+            Seen::Rows(page) => Ok(page),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// How many rows [`Broker::select`] would give.
+    ///
+    /// # Errors
+    /// `QueueNotFound`, `InvalidArgument`.
+    pub async fn count(&self, queue: &str, filter: &RowFilter) -> Result<u64> {
+        match self.see(&View::Count(queue.into(), filter.clone()), None, Extent::All).await? {
+            Seen::Count(count) => Ok(count),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Every queue.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        match self.see(&View::Queues, None, Extent::All).await? {
+            Seen::Queues(queues) => Ok(queues),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Endpoints of conversations.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn conversations(
+        &self,
+        filter: &EndpointFilter,
+        position: Option<&[f64]>,
+        extent: Extent,
+    ) -> Result<Page<Endpoint>> {
+        match self.see(&View::Conversations(filter.clone()), position, extent).await? {
+            Seen::Endpoints(page) => Ok(page),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// One endpoint; `None` when it is gone.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn info(&self, handle: &str) -> Result<Option<Endpoint>> {
+        match self.see(&View::Info(handle.into()), None, Extent::All).await? {
+            Seen::Endpoints(mut page) => Ok(page.rows.pop()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What has been sent and is not where it should be; of one sending endpoint, or of all.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn transmission_queue(&self, conversation: Option<&str>) -> Result<Vec<TransmissionRow>> {
+        match self.see(&View::TransmissionQueue(conversation.map(Rc::from)), None, Extent::All).await? {
+            Seen::TransmissionQueue(rows) => Ok(rows),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Rows that END copied.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub async fn archive(&self, filter: &RowFilter, position: Option<&[f64]>, extent: Extent) -> Result<Page<Rows>> {
+        match self.see(&View::Archive(filter.clone()), position, extent).await? {
+            Seen::Rows(page) => Ok(page),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Whatever view it is.
+    pub(crate) async fn see(&self, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
+        self.check_open()?;
+        self.core.see(view, position, extent).await
+    }
+}
