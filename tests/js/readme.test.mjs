@@ -14,9 +14,9 @@ inPage("the README's examples do what they say", async (h, pb, code) => {
   const printed = [];
   h.patch(console, "log", () => (...values) => void printed.push(values));
   h.afterwards(() => pb.deleteBroker("shop"));
-  const { broker, readAll } = await import(URL.createObjectURL(new Blob([code, "export { broker, readAll };"], { type: "text/javascript" })));
+  const { broker, dialog, readAll } = await import(URL.createObjectURL(new Blob([code, "export { broker, dialog, readAll };"], { type: "text/javascript" })));
   h.equal(printed, [[{ minutes: 5 }], ["undo", 0, "Confirmed"], ["undo", 3, "Order"], [0, 2]]);
-  await h.until(async () => (await broker.conversations().first()) === undefined, "the reader's END");
+  await h.until(async () => (await broker.conversations({ conversationId: dialog.conversationId }).first()) === undefined, "the reader's END");
   await readAll(); // begins after the reader's last look, and so ends after it
 }, { argument: readme.join("\n") });
 
