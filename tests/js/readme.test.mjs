@@ -17,6 +17,7 @@ inPage("the README's examples do what they say", async (h, pb, code) => {
   const { broker, dialog, readAll } = await import(URL.createObjectURL(new Blob([code, "export { broker, dialog, readAll };"], { type: "text/javascript" })));
   h.equal(printed, [[{ minutes: 5 }], ["undo", 0, "Confirmed"], ["undo", 3, "Order"], [0, 2]]);
   await h.until(async () => (await broker.conversations({ conversationId: dialog.conversationId }).first()) === undefined, "the reader's END");
+  await h.until(async () => (await broker.count("counter", { status: 1 })) === 1, "the answer to the visit");
   await readAll(); // begins after the reader's last look, and so ends after it
 }, { argument: readme.join("\n") });
 
