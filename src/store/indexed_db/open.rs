@@ -10,12 +10,11 @@ use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 use idb::{DatabaseEvent, Factory, KeyPath, ObjectStoreParams, Request, Transaction};
 use wasm_bindgen::JsValue;
-use wasm_bindgen_futures::{JsFuture, spawn_local};
-use web_sys::{IdbDatabase, IdbFactory};
+use wasm_bindgen_futures::spawn_local;
+use web_sys::IdbDatabase;
 
 use super::super::{ORDER_INDEX, ORDER_INDEX_PATH, StoreName, VERSION};
 use super::error::{exception_of, from_idb, from_opening, is_loss};
-use super::sys;
 use crate::body::Value;
 use crate::error::{Error, ErrorCode, Result};
 use crate::web::timer::sleep;
@@ -195,27 +194,21 @@ async fn in_time<T>(name: &str, answer: oneshot::Receiver<Result<T>>) -> Result<
     answer.unwrap_or_else(|_| Err(dead(name)))
 }
 
-/// Whether IndexedDB answers at all. Firefox up to 140 lists no databases while one is blocked, but it deletes another one: here, one that
-/// nobody has.
+/// Whether IndexedDB answers at all: it is asked to delete a database that nobody has. Firefox up to 140 answers `databases()`, and whatever is
+/// asked after it, only when nothing is blocked any more.
 async fn is_alive() -> bool {
-    let Ok(factory) = factory() else { return false };
+    let Ok(mut request) = factory().and_then(|factory| factory.delete("pocket-broker:").map_err(from_idb)) else {
+        return false;
+    };
+    let settled = settled(&mut request);
     let (sender, answered) = oneshot::channel();
-    let sender = Rc::new(RefCell::new(Some(sender)));
-    if let Ok(mut request) = factory.delete("pocket-broker:") {
-        let sender = Rc::clone(&sender);
-        // As above, the handlers must live until it settles.
-        spawn_local(async move {
-            let _ = settled(&mut request).await;
-            sender.take().into_iter().for_each(|sender| _ = sender.send(()));
-        });
-    }
-    if let Ok(listing) = sys::databases(&IdbFactory::from(factory)) {
-        spawn_local(async move {
-            let _ = JsFuture::from(listing).await;
-            sender.take().into_iter().for_each(|sender| _ = sender.send(()));
-        });
-    }
-    matches!(select(answered, pin!(sleep(SIGN_OF_LIFE))).await, Either::Left((Ok(()), _)))
+    // As above, the handlers must live until it settles.
+    spawn_local(async move {
+        let _ = settled.await;
+        drop(request);
+        let _ = sender.send(());
+    });
+    matches!(select(answered, pin!(sleep(SIGN_OF_LIFE))).await, Either::Left(_))
 }
 
 fn blocked(name: &str) -> Error {

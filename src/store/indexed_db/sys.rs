@@ -1,6 +1,6 @@
 //! What neither `idb` nor web-sys binds, or binds at the cost of a conversion per call.
 
-use js_sys::{Array, Object, Promise, Reflect};
+use js_sys::{Array, Object, Reflect};
 use wasm_bindgen::prelude::*;
 use web_sys::{IdbDatabase, IdbTransaction};
 
@@ -30,12 +30,6 @@ extern "C" {
 
     #[wasm_bindgen(method, getter)]
     fn value(this: &Record) -> JsValue;
-
-    /// An `IDBFactory`, for `databases()`.
-    type Listing;
-
-    #[wasm_bindgen(method, catch)]
-    fn databases(this: &Listing) -> Result<Promise, JsValue>;
 
     #[wasm_bindgen(js_name = Number)]
     fn to_u32(value: &JsValue) -> u32;
@@ -88,11 +82,6 @@ pub(super) fn get_all_backward(
 /// The value of an item of what [`get_all_backward`] gives.
 pub(super) fn record_value(record: JsValue) -> JsValue {
     record.unchecked_into::<Record>().value()
-}
-
-/// Resolves, or rejects, if IndexedDB is alive.
-pub(super) fn databases(factory: &JsValue) -> Result<Promise, JsValue> {
-    factory.unchecked_ref::<Listing>().databases()
 }
 
 /// A count as IndexedDB gives it.

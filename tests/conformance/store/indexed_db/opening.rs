@@ -95,7 +95,6 @@ async_test! { async fn a_tab_that_does_not_let_go_blocks_for_five_seconds() {
 
 async_test! { async fn an_indexed_db_that_never_answers_is_unavailable() {
     let _open = patch("IDBFactory.prototype", "open", "() => () => new EventTarget()");
-    let _list = patch("IDBFactory.prototype", "databases", "() => () => new Promise(() => {})");
     let _delete = patch("IDBFactory.prototype", "deleteDatabase", "() => () => new EventTarget()");
     let (code, waited) = fails_to_open("never").await;
     assert_eq!(code, ErrorCode::StorageUnavailable);
