@@ -69,17 +69,18 @@ pub(crate) fn fail_anew(
     description: &str,
 ) -> Outcome<()> {
     let body = Value::object(vec![("code", Value::from(f64::from(code))), ("description", Value::from(description))]);
-    let row = own_row(work, system::ERROR, Body::small(body));
+    let row = system_row(work, system::ERROR, Body::small(body));
     arrive_own(work, conversation, role, System::Error, row)
 }
 
 /// A timer of this side has come to its time: read before everything else.
 pub(crate) fn time_out(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, body: Body) -> Outcome<()> {
-    let row = own_row(work, system::DIALOG_TIMER, body);
+    let row = system_row(work, system::DIALOG_TIMER, body);
     arrive_own(work, conversation, role, System::DialogTimer, row)
 }
 
-fn own_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
+/// A row that the broker makes.
+pub(crate) fn system_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
     Row { message_type: message_type.into(), id: work.core.host.ids.uuid(), time: work.now, headers: None, body }
 }
 

@@ -310,7 +310,7 @@ impl Broker {
 
     /// Another context has committed something that is due at a time.
     pub fn due_elsewhere(&self, at: f64) {
-        self.core.expect(at);
+        self.core.poll_by(at);
     }
 
     /// Calls `lost` when the browser has thrown the database away.

@@ -117,7 +117,7 @@ impl Core {
         let core = Rc::new(core);
         crate::sweep::resume(&core);
         let due = due.first().and_then(|key| key.to_value().item(0).number());
-        due.into_iter().for_each(|at| core.expect(at));
+        due.into_iter().for_each(|at| core.poll_by(at));
         Ok(core)
     }
 
@@ -219,7 +219,7 @@ impl Core {
         if !notice.is_empty() {
             (self.host.wake)(notice);
             self.tell(notice);
-            notice.due.into_iter().for_each(|at| self.expect(at));
+            notice.due.into_iter().for_each(|at| self.poll_by(at));
         }
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn lifetime_record(conversation: u64) -> Value {
 impl Work<'_> {
     /// Stores a due row, and tells those who wait for the earliest one.
     pub(crate) fn put_due(&mut self, due: &Due, record: Value) {
-        self.changes.notice.expect(due.at);
+        self.changes.notice.due_by(due.at);
         self.write(Change::Put(StoreName::Due, due.key(), record));
     }
 

@@ -53,7 +53,7 @@ impl Notice {
     }
 
     /// Something is due at a time.
-    pub(crate) fn expect(&mut self, at: Instant) {
+    pub(crate) fn due_by(&mut self, at: Instant) {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
@@ -68,7 +68,7 @@ impl Notice {
         self.states.extend(other.states.iter().cloned());
         self.dropped.extend(other.dropped.iter().cloned());
         self.disabled.extend(other.disabled.iter().cloned());
-        other.due.into_iter().for_each(|at| self.expect(at));
+        other.due.into_iter().for_each(|at| self.due_by(at));
     }
 
     /// Whether there is nothing to tell.

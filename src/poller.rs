@@ -46,7 +46,7 @@ impl Poller {
 
 impl Core {
     /// Something is due at a time: committed here, or, as a hint says, elsewhere.
-    pub(crate) fn expect(self: &Rc<Self>, at: Instant) {
+    pub(crate) fn poll_by(self: &Rc<Self>, at: Instant) {
         let poller = &self.poller;
         if poller.next.get().is_some_and(|next| next <= at) {
             return;
@@ -135,12 +135,12 @@ async fn run(core: Weak<Core>) {
         match this.poll().await {
             Ok(polled) => {
                 pause = 0.0;
-                polled.next.into_iter().for_each(|next| this.expect(next));
+                polled.next.into_iter().for_each(|next| this.poll_by(next));
             }
             // Nobody waits for an answer: it is tried again.
             Err(_) => {
                 pause = (pause * 2.0).clamp(PAUSE, LONGEST);
-                this.expect(next);
+                this.poll_by(next);
             }
         }
     }

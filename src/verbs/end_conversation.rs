@@ -196,7 +196,6 @@ impl End {
         let drops = !is_told || self.options.error.is_some();
         if drops {
             outgoing.acknowledged = next;
-            work.changes.pending.retain(|pending| pending.side != id);
             work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::Sent);
             // Not the number of the Error that takes their place.
             let range = message::keys_between(id, Class::Sent, 0, next.saturating_sub(1));
@@ -228,16 +227,12 @@ impl End {
 
     fn error_row(&self, work: &Work<'_>, code: f64, description: &str) -> Row {
         let body = Value::object(vec![("code", Value::from(code)), ("description", Value::from(description))]);
-        system_row(work, system::ERROR, Body::small(body))
+        arrival::system_row(work, system::ERROR, Body::small(body))
     }
 }
 
 fn end_dialog(work: &Work<'_>) -> Row {
-    system_row(work, system::END_DIALOG, Body::none())
-}
-
-fn system_row(work: &Work<'_>, message_type: &str, body: Body) -> Row {
-    Row { message_type: message_type.into(), id: work.core.host.ids.uuid(), time: work.now, headers: None, body }
+    arrival::system_row(work, system::END_DIALOG, Body::none())
 }
 
 /// Takes this side's rows out of its queue: unread, retained received, retained sent. What is to be transmitted stays.
