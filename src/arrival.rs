@@ -68,8 +68,7 @@ pub(crate) fn fail_anew(
     code: i32,
     description: &str,
 ) -> Outcome<()> {
-    let body = Value::object(vec![("code", Value::from(f64::from(code))), ("description", Value::from(description))]);
-    let row = system_row(work, system::ERROR, Body::small(body));
+    let row = error_row(work, f64::from(code), description);
     arrive_own(work, conversation, role, System::Error, row)
 }
 
@@ -77,6 +76,12 @@ pub(crate) fn fail_anew(
 pub(crate) fn time_out(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, body: Body) -> Outcome<()> {
     let row = system_row(work, system::DIALOG_TIMER, body);
     arrive_own(work, conversation, role, System::DialogTimer, row)
+}
+
+/// The row of an Error.
+pub(crate) fn error_row(work: &Work<'_>, code: f64, description: &str) -> Row {
+    let body = Value::object(vec![("code", Value::from(code)), ("description", Value::from(description))]);
+    system_row(work, system::ERROR, Body::small(body))
 }
 
 /// A row that the broker makes.

@@ -6,7 +6,6 @@ use super::send::{HAS_ENDED, IS_GONE, drop_rows};
 use super::{change_state, wrong_state};
 use crate::arrival;
 use crate::body::Body;
-use crate::body::Value;
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::due::Due;
@@ -160,7 +159,7 @@ impl End {
             let sequence = conversation.side(role).map_or(0, |side| side.next_send);
             match &self.options.error {
                 Some(error) => {
-                    let row = self.error_row(work, error.code, &error.description);
+                    let row = arrival::error_row(work, error.code, &error.description);
                     if is_there {
                         arrival::arrive_error(work, conversation, far, row, sequence)?;
                     } else {
@@ -185,7 +184,7 @@ impl End {
     ) -> Outcome<bool> {
         let id = conversation.id_of(role);
         let row = match &self.options.error {
-            Some(error) => self.error_row(work, error.code, &error.description),
+            Some(error) => arrival::error_row(work, error.code, &error.description),
             None => end_dialog(work),
         };
         let now = work.now;
@@ -223,11 +222,6 @@ impl End {
             counters.outgoing += u64::from(is_told);
         })?;
         Ok(is_told)
-    }
-
-    fn error_row(&self, work: &Work<'_>, code: f64, description: &str) -> Row {
-        let body = Value::object(vec![("code", Value::from(code)), ("description", Value::from(description))]);
-        arrival::system_row(work, system::ERROR, Body::small(body))
     }
 }
 

@@ -1,11 +1,13 @@
 //! A host under the test's control: its clock stands still, its timer fires when told, its chance is counted.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Debug;
+use std::pin::pin;
 use std::rc::Rc;
 
 use futures_channel::oneshot;
 use futures_util::FutureExt;
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{Either, LocalBoxFuture, join, select};
 use pocket_broker::clock::{Clock, Timer};
 use pocket_broker::ids::Ids;
 use pocket_broker::store::Store;
@@ -58,6 +60,14 @@ impl ManualTimer {
     /// How many sleep.
     pub(crate) fn sleeping(&self) -> usize {
         self.sleeps().len()
+    }
+
+    /// Runs `event` once `waiting` sleeps, and gives what `waiting` comes to.
+    pub(crate) async fn wakes<T: Debug>(&self, waiting: impl Future<Output = T>, event: impl AsyncFnOnce()) -> T {
+        match select(pin!(waiting), pin!(self.until_sleeping())).await {
+            Either::Left((found, _)) => panic!("it must wait: {found:?}"),
+            Either::Right(((), waiting)) => join(waiting, event()).await.0,
+        }
     }
 
     /// Resolves once somebody sleeps: a verb that waits for a group.

@@ -1,8 +1,6 @@
 //! Groups have one reader over all tabs, and GET CONVERSATION GROUP.
 
-use std::pin::pin;
-
-use futures_util::future::{Either, join, select};
+use futures_util::future::join;
 use pocket_broker::definitions::Status;
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::Operation;
@@ -65,42 +63,26 @@ async fn d21_a_tab_that_dies_lets_go(shop: &Shop) {
     let dying = other.begin().expect("the broker is open");
     assert_eq!(receive(&dying, "kitchen").await, ["0 Order 0 a"]);
     let forever = ReceiveOptions { timeout: Some(f64::INFINITY), ..ReceiveOptions::default() };
-    let reader = pin!(shop.broker.receive("kitchen", forever, None));
-    match select(reader, pin!(shop.timer().until_sleeping())).await {
-        Either::Left((found, _)) => panic!("it must wait: {found:?}"),
-        Either::Right(((), reader)) => {
-            // Nobody tells: it is the lock that wakes the reader.
-            drop((dying, other));
-            assert_eq!(show_all(&reader.await.expect("its work never happened")), ["0 Order 0 a"]);
-        }
-    }
+    // Nobody tells: it is the lock that wakes the reader.
+    let rows = shop.timer().wakes(shop.broker.receive("kitchen", forever, None), async || drop((dying, other)));
+    assert_eq!(show_all(&rows.await.expect("its work never happened")), ["0 Order 0 a"]);
     assert_eq!(shop.locks_held(), 0);
 }
 
 async fn d25_a_verb_waits_for_a_group_of_another_tab(shop: &Shop) {
-    let dialog = shop.order("m1").await;
     let other = shop.another_tab().await;
+    let dialog = shop.order("m1").await;
     let holder = other.begin().expect("the broker is open");
     receive(&holder, "kitchen").await;
-    let ending = pin!(shop.broker.end_conversation(&dialog.target, EndOptions::default()));
-    match select(ending, pin!(shop.timer().until_sleeping())).await {
-        Either::Left((ended, _)) => panic!("it must wait: {ended:?}"),
-        Either::Right(((), ending)) => {
-            let (ended, ()) = join(ending, async { holder.rollback() }).await;
-            assert_eq!(ended.expect("the group is free").discarded, 1);
-        }
-    }
+    let ending = shop.broker.end_conversation(&dialog.target, EndOptions::default());
+    let ended = shop.timer().wakes(ending, async || holder.rollback()).await;
+    assert_eq!(ended.expect("the group is free").discarded, 1);
+
     let dialog = shop.order("m2").await;
     let holder = other.begin().expect("the broker is open");
     receive(&holder, "kitchen").await;
-    let ending = pin!(shop.broker.end_conversation(&dialog.target, EndOptions::default()));
-    match select(ending, pin!(shop.timer().until_sleeping())).await {
-        Either::Left((ended, _)) => panic!("it must wait: {ended:?}"),
-        Either::Right(((), ending)) => {
-            shop.timer().fire();
-            refused(ending.await, ErrorCode::GroupLocked);
-        }
-    }
+    let ending = shop.broker.end_conversation(&dialog.target, EndOptions::default());
+    refused(shop.timer().wakes(ending, async || shop.timer().fire()).await, ErrorCode::GroupLocked);
     holder.commit().await.expect("it commits");
     assert_eq!(shop.locks_held(), 0);
 }
@@ -186,14 +168,9 @@ async fn b53_three_readers_take_three_groups(shop: &Shop) {
 
 async fn a_group_can_be_waited_for(shop: &Shop) {
     let transaction = begin(shop);
-    let waiting = pin!(transaction.get_conversation_group("kitchen", Some(f64::INFINITY)));
-    match select(waiting, pin!(shop.timer().until_sleeping())).await {
-        Either::Left((found, _)) => panic!("it must wait: {found:?}"),
-        Either::Right(((), waiting)) => {
-            let (group, _) = join(waiting, shop.order("a")).await;
-            assert!(group.expect("it comes").is_some());
-        }
-    }
+    let waiting = transaction.get_conversation_group("kitchen", Some(f64::INFINITY));
+    let group = shop.timer().wakes(waiting, async || _ = shop.order("a").await).await;
+    assert!(group.expect("it comes").is_some());
 }
 
 async fn calls_side_by_side_share_a_lock(shop: &Shop) {

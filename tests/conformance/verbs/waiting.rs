@@ -1,14 +1,14 @@
 //! RECEIVE that waits: for messages, for a group, and until when.
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::rc::Rc;
 
-use futures_util::future::{Either, join, select};
+use futures_util::future::join;
+use pocket_broker::ReceiveOptions;
+use pocket_broker::definitions::ServiceChange;
 use pocket_broker::definitions::Status;
-use pocket_broker::error::{ErrorCode, Result};
+use pocket_broker::error::ErrorCode;
 use pocket_broker::store::Operation;
-use pocket_broker::{ReceiveOptions, Rows};
 
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, begin, receive, refused, show_all};
@@ -18,6 +18,8 @@ mount! {
     b34_a_message_ends_the_wait,
     b34_it_is_enough_that_another_tab_sends,
     b35_a_queue_that_goes_off_ends_the_wait,
+    b35_a_queue_that_is_dropped_ends_the_wait,
+    b109_a_service_that_goes_elsewhere_ends_the_wait,
     a_wait_ends_when_the_caller_gives_up,
     a_wait_ends_with_its_broker_and_its_transaction,
     a_waiting_reader_costs_no_storage_transaction,
@@ -32,22 +34,9 @@ fn for_ever() -> ReceiveOptions {
     ReceiveOptions { timeout: Some(f64::INFINITY), ..ReceiveOptions::default() }
 }
 
-/// Runs `event` once the reader sleeps, and gives what the reader gets.
-async fn wakes(
-    shop: &Shop,
-    reader: impl Future<Output = Result<Vec<Rows>>>,
-    event: impl AsyncFnOnce(),
-) -> Result<Vec<Rows>> {
-    let reader = pin!(reader);
-    match select(reader, pin!(shop.timer().until_sleeping())).await {
-        Either::Left((found, _)) => panic!("it must wait: {found:?}"),
-        Either::Right(((), reader)) => join(reader, event()).await.0,
-    }
-}
-
 async fn b33_a_timeout_gives_nothing(shop: &Shop) {
     let reader = shop.broker.receive("kitchen", ReceiveOptions { timeout: Some(500.0), ..for_ever() }, None);
-    let rows = wakes(shop, reader, async || shop.timer().fire()).await;
+    let rows = shop.timer().wakes(reader, async || shop.timer().fire()).await;
     assert_eq!(show_all(&rows.expect("that is no error")), [""; 0]);
     let at_once = ReceiveOptions { timeout: Some(0.0), ..ReceiveOptions::default() };
     assert_eq!(show_all(&shop.broker.receive("kitchen", at_once, None).await.expect("it is on")), [""; 0]);
@@ -59,7 +48,7 @@ async fn b34_a_message_ends_the_wait(shop: &Shop) {
     shop.receive("kitchen").await;
     for conversation in [None, Some(dialog.target.clone())] {
         let reader = shop.broker.receive("kitchen", ReceiveOptions { conversation, ..for_ever() }, None);
-        let rows = wakes(shop, reader, async || {
+        let rows = shop.timer().wakes(reader, async || {
             shop.send(&dialog.target, "Confirm", "on another queue").await;
             shop.send(&dialog.initiator, "Note", "m2").await;
         });
@@ -67,7 +56,7 @@ async fn b34_a_message_ends_the_wait(shop: &Shop) {
         assert!(rows.len() == 1 && rows[0].ends_with("m2"), "{rows:?}");
     }
     let transaction = begin(shop);
-    let rows = wakes(shop, transaction.receive("kitchen", for_ever()), async || {
+    let rows = shop.timer().wakes(transaction.receive("kitchen", for_ever()), async || {
         shop.send(&dialog.initiator, "Note", "m3").await;
     });
     assert_eq!(show_all(&rows.await.expect("it comes")).len(), 1);
@@ -78,7 +67,7 @@ async fn b34_it_is_enough_that_another_tab_sends(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
     let other = shop.another_tab().await;
-    let rows = wakes(shop, shop.broker.receive("kitchen", for_ever(), None), async || {
+    let rows = shop.timer().wakes(shop.broker.receive("kitchen", for_ever(), None), async || {
         other
             .send(vec![Rc::clone(&dialog.initiator)], vec![shop.message("Note", "from there")], None)
             .await
@@ -90,15 +79,35 @@ async fn b34_it_is_enough_that_another_tab_sends(shop: &Shop) {
 
 async fn b35_a_queue_that_goes_off_ends_the_wait(shop: &Shop) {
     let reader = shop.broker.receive("kitchen", for_ever(), None);
-    let rows = wakes(shop, reader, async || shop.switch("kitchen", Status::Off).await).await;
+    let rows = shop.timer().wakes(reader, async || shop.switch("kitchen", Status::Off).await).await;
     refused(rows, ErrorCode::QueueDisabled);
+}
+
+async fn b35_a_queue_that_is_dropped_ends_the_wait(shop: &Shop) {
+    shop.broker.drop_service("Kitchen").await.expect("nobody uses it");
+    let reader = shop.broker.receive("kitchen", for_ever(), None);
+    let rows = shop.timer().wakes(reader, async || {
+        shop.broker.drop_queue("kitchen").await.expect("nothing is on it any more");
+    });
+    refused(rows.await, ErrorCode::QueueNotFound);
+}
+
+async fn b109_a_service_that_goes_elsewhere_ends_the_wait(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.receive("kitchen").await;
+    let named = ReceiveOptions { conversation: Some(dialog.target), ..for_ever() };
+    let rows = shop.timer().wakes(shop.broker.receive("kitchen", named, None), async || {
+        let change = ServiceChange { queue: Some("house".into()), ..ServiceChange::default() };
+        shop.broker.alter_service("Kitchen", change).await.expect("it goes");
+    });
+    refused(rows.await, ErrorCode::ConversationNotFound);
 }
 
 async fn a_wait_ends_when_the_caller_gives_up(shop: &Shop) {
     let given_up = Rc::new(Cell::new(false));
     let asked = Rc::clone(&given_up);
     let reader = shop.broker.receive("kitchen", for_ever(), Some(Rc::new(move || asked.get())));
-    let rows = wakes(shop, reader, async || {
+    let rows = shop.timer().wakes(reader, async || {
         given_up.set(true);
         shop.broker.nudge();
     });
@@ -107,10 +116,10 @@ async fn a_wait_ends_when_the_caller_gives_up(shop: &Shop) {
 
 async fn a_wait_ends_with_its_broker_and_its_transaction(shop: &Shop) {
     let other = shop.broker.another();
-    let rows = wakes(shop, other.receive("kitchen", for_ever(), None), async || other.close().await).await;
+    let rows = shop.timer().wakes(other.receive("kitchen", for_ever(), None), async || other.close().await).await;
     refused(rows, ErrorCode::Closed);
     let transaction = begin(shop);
-    let rows = wakes(shop, transaction.receive("kitchen", for_ever()), async || transaction.rollback()).await;
+    let rows = shop.timer().wakes(transaction.receive("kitchen", for_ever()), async || transaction.rollback()).await;
     refused(rows, ErrorCode::TransactionClosed);
 }
 
@@ -118,7 +127,7 @@ async fn a_waiting_reader_costs_no_storage_transaction(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
     let reader = shop.broker.receive("kitchen", for_ever(), None);
-    let rows = wakes(shop, reader, async || {
+    let rows = shop.timer().wakes(reader, async || {
         let before = shop.faults.calls(Operation::Begin);
         for _ in 0..20 {
             tick().await;
@@ -139,7 +148,7 @@ async fn d02_a_held_group_is_waited_for(shop: &Shop) {
     let transaction = begin(shop);
     assert_eq!(receive(&transaction, "kitchen").await, ["0 Order 0 m1"]);
     let named = || ReceiveOptions { conversation: Some(dialog.target.clone()), ..for_ever() };
-    let rows = wakes(shop, shop.broker.receive("kitchen", named(), None), async || transaction.rollback()).await;
+    let rows = shop.timer().wakes(shop.broker.receive("kitchen", named(), None), async || transaction.rollback()).await;
     assert_eq!(show_all(&rows.expect("it is free")), ["0 Order 0 m1"]);
 }
 
@@ -152,7 +161,7 @@ async fn d02_no_longer_than_the_lock_timeout_for_a_second_group(shop: &Shop) {
     // Each wants what the other has: neither waits for ever.
     let both = join(
         one.receive("kitchen", named(&second.target)),
-        wakes(shop, two.receive("kitchen", named(&first.target)), async || shop.timer().fire()),
+        shop.timer().wakes(two.receive("kitchen", named(&first.target)), async || shop.timer().fire()),
     );
     let (one_gets, two_gets) = both.await;
     assert_eq!((one_gets.expect("no error").len(), two_gets.expect("no error").len()), (0, 0));
@@ -172,7 +181,8 @@ async fn a_rollback_wakes_a_waiting_reader(shop: &Shop) {
     shop.order("m1").await;
     let transaction = begin(shop);
     receive(&transaction, "kitchen").await;
-    let rows = wakes(shop, shop.broker.receive("kitchen", for_ever(), None), async || transaction.rollback()).await;
+    let rows =
+        shop.timer().wakes(shop.broker.receive("kitchen", for_ever(), None), async || transaction.rollback()).await;
     assert_eq!(show_all(&rows.expect("it is there again")), ["0 Order 0 m1"]);
 }
 
