@@ -130,7 +130,7 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
    * Commits when `work` resolves, rolls back when it rejects (and rejects with the same reason). `work` may await
    * anything, fetch included: locks are held meanwhile, no IndexedDB transaction is. An abort of `signal` rolls back
    * and rejects with its reason; once the commit is on its way the call settles with its outcome.
-   * Errors of the commit: those of its verbs, TransactionClosed when another tab was faster.
+   * Errors of the commit: those of its verbs, TransactionClosed when another tab was faster, which needs a browser without Web Locks.
    */
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: {
     /** Rolls back. Default: none. */
