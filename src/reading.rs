@@ -123,7 +123,7 @@ pub(crate) fn read_rows(
     };
     match fill(work, conversation, &readable, owner, allowance, &mut take, rows) {
         // What comes before it can be had: it stops who comes next.
-        Err(Stop::Failed(_)) if take.count() > 0 => {}
+        Err(Stop::Failed(error)) if take.count() > 0 && error.is_corrupt() => {}
         outcome => outcome.map_err(|stop| stop.about(&owner.handle))?,
     }
     Ok(Some(take).filter(|take| take.count() > 0))
@@ -144,9 +144,9 @@ fn fill(
         if !allowance.take(run.size) {
             return Ok(());
         }
-        take.system.push((kind, number));
         let row = Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived);
         rows.push(put_large_bodies(work, &run, 0, run.count, row)?);
+        take.system.push((kind, number));
     }
 
     let (runs, unread) = conversation.side(id.role).map_or((0, 0), |side| (side.runs, side.unread_in_sequence()));

@@ -76,8 +76,9 @@ pub(crate) fn receivable(work: &mut Work<'_>, queue: &QueueDefinition) -> Outcom
     Err(error.with("queue", &*queue.name).into())
 }
 
-/// Reads the ready rows of one conversation group of a queue (`name`; "": that of `options.conversation`): the first in line that nobody else holds, or the one that is asked for. Conversation by
-/// conversation, the higher priority first; in each DialogTimer, Error, then by sequence number.
+/// Reads the ready rows of one conversation group of a queue (`name`; "": that of `options.conversation`): the first in line that nobody else
+/// holds, or the one that is asked for. Conversation by conversation, the higher priority first; in each DialogTimer, Error, then by sequence
+/// number.
 pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions) -> Outcome<Received> {
     // What the verbs before this one did is to be seen.
     work.after_others()?;

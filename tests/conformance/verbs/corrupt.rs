@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use pocket_broker::body::Value;
+use pocket_broker::body::{Body, Value};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Key, Mode, Range, StoreName};
-use pocket_broker::{BeginDialog, Broker, EndpointFilter, Extent, ReceiveOptions, RowFilter};
+use pocket_broker::{BeginDialog, Broker, EndpointFilter, Extent, ReceiveOptions, RowFilter, TimerOptions};
 
 use super::super::support::shop::{Dialog, Shop, begin, refused, show_all, to_kitchen, top_of};
 use super::super::support::{Bench, async_test, detail, transact};
@@ -125,6 +125,29 @@ async fn what_comes_before_it_is_received(bench: fn() -> Bench) {
     shop.discard().await;
 }
 
+/// A row whose body is missing is not taken out with those before it.
+async fn a_timer_without_its_body_is_not_received(bench: fn() -> Bench) {
+    let shop = Shop::open(bench()).await;
+    let dialog = shop.order("m1").await;
+    for (name, size) in [("first", 10.0), ("second", 70_000.0)] {
+        let body = Body { value: Value::from(name).into(), packing: 0, size };
+        let options = TimerOptions { name: name.into(), body };
+        shop.broker.begin_conversation_timer(&dialog.initiator, Some(0.0), options).await.expect("it can be begun");
+    }
+    assert_eq!(shop.broker.poll().await.expect("they can fire"), 2);
+    transact(&*shop.store, &[StoreName::Bodies], Mode::ReadWrite, async |tx| {
+        tx.delete_range(StoreName::Bodies, Range::all());
+        Ok(())
+    })
+    .await
+    .expect("it can be lost");
+    assert_eq!(shop.receive("counter").await, ["0 DialogTimer 0 first"]);
+    for _ in 0..2 {
+        refused(shop.broker.receive("counter", ReceiveOptions::default(), None).await, ErrorCode::StorageCorrupt);
+    }
+    shop.discard().await;
+}
+
 async fn pages_of_turns_go_on_behind_it(bench: fn() -> Bench) {
     for broken in [15..16, 0..16, 3..39] {
         let shop = Shop::open(bench()).await;
@@ -212,6 +235,7 @@ macro_rules! mount_raw {
 
 mount_raw! {
     a_group_gives_what_can_be_read,
+    a_timer_without_its_body_is_not_received,
     by_its_handle_it_is_refused,
     conversations_shows_the_others,
     only_who_needs_it_fails,
