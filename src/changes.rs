@@ -3,13 +3,12 @@
 use std::rc::Rc;
 
 use crate::body::{Body, Value};
-use crate::clock::Instant;
 use crate::conversation::{Conversation, System};
 use crate::error::Error;
 use crate::ids::{Role, SideId};
 use crate::map::Map;
 use crate::message::{Class, Row, count};
-use crate::notice::Notice;
+use crate::notice::{Notice, Told};
 use crate::queue::Queue;
 use crate::store::Change;
 use crate::work::Numbers;
@@ -109,10 +108,7 @@ pub(crate) struct Mark {
     pending: usize,
     ended: usize,
     writes: usize,
-    states: usize,
-    dropped: usize,
-    disabled: usize,
-    due: Option<Instant>,
+    told: Told,
 }
 
 impl Changes {
@@ -152,10 +148,7 @@ impl Changes {
             pending: self.pending.len(),
             ended: self.ended.len(),
             writes: self.writes.len(),
-            states: self.notice.states.len(),
-            dropped: self.notice.dropped.len(),
-            disabled: self.notice.disabled.len(),
-            due: self.notice.due,
+            told: self.notice.told(),
         }
     }
 
@@ -191,10 +184,7 @@ impl Changes {
         self.pending.truncate(mark.pending);
         self.ended.truncate(mark.ended);
         self.writes.truncate(mark.writes);
-        self.notice.states.truncate(mark.states);
-        self.notice.dropped.truncate(mark.dropped);
-        self.notice.disabled.truncate(mark.disabled);
-        self.notice.due = mark.due;
+        self.notice.back_to(mark.told);
     }
 
     /// The sides that this unit of work has put into another group than they are stored in.

@@ -213,6 +213,7 @@ impl Core {
         }
         driver.hand_over().await?;
         let catalog = driver.catalog;
+        changes.notice.settle();
         Ok((outcomes, changes.notice, catalog))
     }
 }

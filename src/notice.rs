@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::body::Value;
 use crate::clock::Instant;
+use crate::map::Map;
 
 /// What a commit touched. Every open broker of the origin hears it once.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,16 +31,51 @@ pub struct Notice {
     pub due: Option<Instant>,
 }
 
-/// A message that went nowhere, and why.
+/// A message that went nowhere, and why; or several of one conversation that went together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropped {
-    /// Why, in a sentence.
-    pub reason: &'static str,
-    /// Columns of the message.
+    /// Why, and how many if it is not one.
+    pub reason: Rc<str>,
+    /// Columns of the message; of several those that they share, and the number of the first.
     pub message: Vec<(&'static str, Value)>,
 }
 
+/// What a notice told at a time: [`Notice::back_to`] takes back what was added since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    lengths: [usize; 5],
+    flags: [bool; 4],
+    due: Option<Instant>,
+}
+
 impl Notice {
+    /// What it tells by now.
+    pub(crate) fn told(&self) -> Told {
+        let (queues, enqueued) = (self.queues.len(), self.enqueued.len());
+        Told {
+            lengths: [queues, enqueued, self.states.len(), self.dropped.len(), self.disabled.len()],
+            flags: [self.conversations, self.delayed, self.transmission, self.archive],
+            due: self.due,
+        }
+    }
+
+    /// Tells no more than it did then.
+    pub(crate) fn back_to(&mut self, told: Told) {
+        let [queues, enqueued, states, dropped, disabled] = told.lengths;
+        self.queues.truncate(queues);
+        self.enqueued.truncate(enqueued);
+        self.states.truncate(states);
+        self.dropped.truncate(dropped);
+        self.disabled.truncate(disabled);
+        [self.conversations, self.delayed, self.transmission, self.archive] = told.flags;
+        self.due = told.due;
+    }
+
+    /// Before it is told: of what happened to an endpoint or a queue several times, only the last.
+    pub(crate) fn settle(&mut self) {
+        [&mut self.states, &mut self.disabled].into_iter().for_each(keep_last);
+    }
+
     pub(crate) fn touch(&mut self, queue: &Rc<str>) {
         if !self.queues.contains(queue) {
             self.queues.push(Rc::clone(queue));
@@ -75,4 +111,12 @@ impl Notice {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+fn keep_last(told: &mut Vec<(Rc<str>, &'static str)>) {
+    let mut later = Map::default();
+    // From the last on: the first that is met of each stays.
+    told.reverse();
+    told.retain(|(whose, _)| later.insert(Rc::clone(whose), ()).is_none());
+    told.reverse();
 }

@@ -20,7 +20,7 @@ pub(crate) struct Counters {
     pub(crate) parked: u64,
     /// Rows that wait outside because the queue is off.
     pub(crate) held: u64,
-    /// Rows that wait for their transmission.
+    /// Rows that wait for their transmission, of endpoints whose state allows it.
     pub(crate) outgoing: u64,
     /// Endpoints by state.
     pub(crate) states: [u64; State::COUNT],

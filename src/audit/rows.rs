@@ -129,7 +129,7 @@ fn recount(side: &Side, runs: &[Run]) -> Counters {
             Class::Parked | Class::Sent => 0,
         };
     }
-    if let Some(outgoing) = &side.outgoing {
+    if let Some(outgoing) = side.outgoing.as_ref().filter(|outgoing| outgoing.turn.is_some()) {
         counters.outgoing = side.next_send.saturating_sub(outgoing.acknowledged);
     }
     counters

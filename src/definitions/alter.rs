@@ -36,7 +36,10 @@ pub(crate) fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOption
     if before.receive_enabled && !after.receive_enabled {
         work.changes.notice.disabled.push((Rc::clone(&before.name), "altered"));
     }
-    work.changes.notice.touch(&before.name);
+    // One that says what is so already is not heard of.
+    if before != after || options.status == Some(Status::On) {
+        work.changes.notice.touch(&before.name);
+    }
     Ok(())
 }
 
@@ -153,6 +156,8 @@ impl Line {
         if to.receive_enabled && !self.turns.is_empty() {
             work.changes.notice.enqueue(&to.name);
         }
+        // What waits outside has another reason, or comes in.
+        work.changes.notice.transmission |= !self.held.is_empty();
         if to.enqueue_enabled {
             come_in(work, self.held.iter().map(|turn| turn.side).collect())?;
         }

@@ -10,7 +10,7 @@ use crate::ids::SideId;
 use crate::map::Map;
 use crate::membership;
 use crate::stop::{Outcome, Stop};
-use crate::verbs::{End, EndError, EndOptions};
+use crate::verbs::{End, EndError, EndOptions, drop_stored};
 use crate::work::Work;
 
 /// The code of the Error that the far sides get.
@@ -109,10 +109,16 @@ fn sides_to_end(work: &mut Work<'_>, service: &ServiceDefinition) -> Outcome<Vec
 /// END WITH ERROR. One that has ended already goes on telling the far side so.
 fn end(work: &mut Work<'_>, side: SideId, service: &str) -> Outcome<()> {
     let conversation = work.conversation(side.conversation)?;
-    let handle = conversation
-        .filter(|conversation| conversation.side(side.role).is_some_and(|side| side.state.may_end()))
-        .map(|conversation| conversation.handle(side.role));
-    let Some(handle) = handle else { return Ok(()) };
+    let Some(conversation) =
+        conversation.filter(|conversation| conversation.side(side.role).is_some_and(|side| side.state.may_end()))
+    else {
+        return Ok(());
+    };
+    if let Some(left) = conversation.side(side.role) {
+        let unread = (left.cursor, left.unread + left.held_count());
+        drop_stored(work, &conversation, side.role.other(), unread, "the service that it was sent to was dropped");
+    }
+    let handle = conversation.handle(side.role);
     let description = format!("The service \"{service}\" was dropped.");
     let error = Some(EndError { code: SERVICE_DROPPED, description });
     let options = EndOptions { error, archive: Some(false), ..EndOptions::default() };

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::send::{HAS_ENDED, IS_GONE, drop_rows};
-use super::{change_state, wrong_state};
+use super::{change_state, drop_stored, wrong_state};
 use crate::arrival;
 use crate::body::Body;
 use crate::changes::Pending;
@@ -114,6 +114,8 @@ impl End {
         let is_told = side.state == State::Conversing && !self.options.cleanup;
         side.timers.iter().for_each(|timer| work.drop_due(&Due::timer(conversation.id_of(role), timer)));
         remove_rows(work, &mut conversation, role, &side)?;
+        // The far side's turn is not where it was, or what it had sent is gone.
+        work.changes.notice.transmission |= side.held_count() > 0;
         let waits_outside = if conversation.local == Some(false) {
             self.tell_far_broker(work, &mut conversation, role, is_told)?
         } else {
@@ -152,7 +154,7 @@ impl End {
         // What the far side had sent and could not bring in is gone with our rows.
         arrival::finish_outbound(work, conversation, far)?;
         if self.options.error.is_some() || self.options.cleanup {
-            drop_held(work, conversation, far)?;
+            drop_held(work, conversation, far, self.why_dropped())?;
         }
         if is_told {
             let is_there = conversation.side(far).is_some();
@@ -174,6 +176,15 @@ impl End {
         Ok(conversation.side(far).is_some_and(|side| side.held_from_far() > 0))
     }
 
+    /// Why what this side has sent, and has not arrived, never will.
+    fn why_dropped(&self) -> &'static str {
+        match (&self.options.error, self.options.cleanup) {
+            (Some(_), _) => "the sender ended the conversation with an error before it had arrived",
+            (None, true) => "the sender ended the conversation with cleanup before it had arrived",
+            (None, false) => "the sender ended the conversation before it had arrived",
+        }
+    }
+
     /// The far end is in another broker, or its service is not known. Gives whether something is to be transmitted.
     fn tell_far_broker(
         &self,
@@ -190,8 +201,11 @@ impl End {
         let now = work.now;
         let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(false) };
         let (service, next) = (side.service, side.next_send);
+        // The last number of one that has ended is its EndDialog's.
+        let messages_end = next.saturating_sub(u64::from(side.state == State::DisconnectedOutbound));
         let outgoing = side.outgoing.get_or_insert_with(Outgoing::default);
-        let waiting = next.saturating_sub(outgoing.acknowledged);
+        let first = outgoing.acknowledged;
+        let waiting = if outgoing.turn.is_some() { next.saturating_sub(first) } else { 0 };
         let drops = !is_told || self.options.error.is_some();
         if drops {
             outgoing.acknowledged = next;
@@ -221,6 +235,9 @@ impl End {
             }
             counters.outgoing += u64::from(is_told);
         })?;
+        if drops {
+            drop_stored(work, conversation, role, (first, messages_end.saturating_sub(first)), self.why_dropped());
+        }
         Ok(is_told)
     }
 }
@@ -279,14 +296,18 @@ fn remove_runs(work: &mut Work<'_>, id: SideId, side: &Side, transmits: bool) {
 }
 
 /// What this side has sent and waits outside the far queue is not to come in any more.
-fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) -> Outcome<()> {
+fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role, reason: &str) -> Outcome<()> {
     let id = conversation.id_of(far);
     let Some(side) = conversation.side_mut(far).as_mut() else { return Ok(()) };
     let dropped = side.held_from_far();
     if dropped == 0 {
         return Ok(());
     }
+    work.changes.notice.transmission = true;
+    let mut messages = (0, 0);
     if let Some(held) = side.held.take() {
+        // An EndDialog is no loss: who ends with an error says more, and who cleans up wants nothing said.
+        messages = (held.from, side.next_expected.saturating_sub(held.from + u64::from(held.ends)));
         let range = message::keys_between(id, Class::Received, held.from, side.next_expected);
         side.next_expected = held.from;
         work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
@@ -301,5 +322,7 @@ fn drop_held(work: &mut Work<'_>, conversation: &mut Conversation, far: Role) ->
     }
     side.system.retain(|row| !row.held || row.own);
     let service = side.service;
-    work.count(service, |counters| counters.held = counters.held.saturating_sub(dropped))
+    work.count(service, |counters| counters.held = counters.held.saturating_sub(dropped))?;
+    drop_stored(work, conversation, far.other(), messages, reason);
+    Ok(())
 }

@@ -25,7 +25,7 @@ pub(crate) use poll::{Poll, Polled};
 pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, check_timeout, receivable, receive};
 pub use send::{OutgoingMessage, Send};
-pub(crate) use send::{change_state, wrong_state};
+pub(crate) use send::{change_state, drop_stored, wrong_state};
 pub(crate) use take::{Take, TakenRun};
 pub(crate) use timer::BeginTimer;
 pub use timer::TimerOptions;

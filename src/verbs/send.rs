@@ -319,8 +319,8 @@ fn transmit(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, ad
         outgoing.turn = outgoing.turn.or(Some(now));
     }
     let service = sender.service;
-    work.changes.notice.transmission = true;
-    work.count(service, |counters| counters.outgoing += added)
+    work.changes.notice.transmission |= may_go;
+    work.count(service, |counters| counters.outgoing += if may_go { added } else { 0 })
 }
 
 /// In the commit of a transaction: the far side ended, or failed, after the transaction had sent. That is not the transaction's fault.
@@ -329,36 +329,61 @@ fn is_late(work: &Work<'_>, state: State) -> bool {
 }
 
 /// Rows that `role` has sent go nowhere, and every broker hears of it (D13).
-pub(super) fn drop_rows(
+pub(super) fn drop_rows(work: &mut Work<'_>, conversation: &Conversation, role: Role, rows: &[Row], reason: &str) {
+    let reason: Rc<str> = reason.into();
+    for row in rows {
+        let mut message = shared_columns(conversation, role);
+        message.extend([
+            ("messageId", Value::from(&*crate::ids::text(row.id))),
+            ("messageTypeName", Value::from(&*row.message_type)),
+            ("messageEnqueueTime", Value::from(row.time)),
+        ]);
+        work.changes.notice.dropped.push(Dropped { reason: Rc::clone(&reason), message });
+    }
+}
+
+/// The same for rows that are stored and not read for it: so many from a number on.
+pub(crate) fn drop_stored(
     work: &mut Work<'_>,
     conversation: &Conversation,
     role: Role,
-    rows: &[Row],
-    reason: &'static str,
+    (first, rows): (u64, u64),
+    reason: &str,
 ) {
-    for row in rows {
-        let message = vec![
-            ("messageId", Value::from(&*crate::ids::text(row.id))),
-            ("messageTypeName", Value::from(&*row.message_type)),
-            ("conversationHandle", Value::from(&*conversation.handle(role))),
-            ("conversationId", Value::from(&*conversation.id)),
-            ("serviceName", Value::from(&**conversation.service(role.other()))),
-        ];
-        work.changes.notice.dropped.push(Dropped { reason, message });
-    }
+    let reason: Rc<str> = match rows {
+        0 => return,
+        1 => reason.into(),
+        _ => format!("{reason} ({rows} messages)").into(),
+    };
+    let mut message = shared_columns(conversation, role);
+    message.push(("messageSequenceNumber", crate::record::value(first)));
+    work.changes.notice.dropped.push(Dropped { reason, message });
+}
+
+/// What the messages that `role` has sent have in common.
+fn shared_columns(conversation: &Conversation, role: Role) -> Vec<(&'static str, Value)> {
+    vec![
+        ("conversationHandle", Value::from(&*conversation.handle(role))),
+        ("conversationId", Value::from(&*conversation.id)),
+        ("serviceName", Value::from(&**conversation.service(role.other()))),
+        ("serviceContractName", Value::from(&*conversation.contract)),
+    ]
 }
 
 /// An endpoint goes into another state.
 pub(crate) fn change_state(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, to: State) -> Outcome<()> {
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let from = std::mem::replace(&mut side.state, to);
+    let (service, next) = (side.service, side.next_send);
     if matches!(to, State::DisconnectedInbound | State::Error)
         && let Some(outgoing) = &mut side.outgoing
+        && outgoing.turn.take().is_some()
     {
         // What is still to be transmitted is held from then on, and goes with END.
-        outgoing.turn = None;
+        let waiting = next.saturating_sub(outgoing.acknowledged);
+        work.changes.notice.transmission = true;
+        work.count(service, |counters| counters.outgoing = counters.outgoing.saturating_sub(waiting))?;
     }
-    let service = side.service;
     work.move_state(conversation, role, service, Some(from), Some(to))
 }
 

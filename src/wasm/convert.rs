@@ -366,7 +366,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         .iter()
         .map(|dropped| {
             Value::object(vec![
-                ("reason", Value::from(dropped.reason)),
+                ("reason", Value::from(&*dropped.reason)),
                 ("message", Value::object(dropped.message.clone())),
             ])
         })

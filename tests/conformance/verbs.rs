@@ -31,6 +31,7 @@ mod definitions;
 mod drop_queue;
 mod drop_service;
 mod end_conversation;
+mod events;
 mod groups;
 mod large;
 mod lifetimes;

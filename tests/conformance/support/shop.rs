@@ -104,8 +104,11 @@ impl Shop {
     }
 
     /// Messages that went nowhere since the last call.
-    pub(crate) fn dropped(&self) -> Vec<&'static str> {
-        self.notices().iter().flat_map(|notice| notice.dropped.iter().map(|dropped| dropped.reason)).collect()
+    pub(crate) fn dropped(&self) -> Vec<String> {
+        self.notices()
+            .iter()
+            .flat_map(|notice| notice.dropped.iter().map(|dropped| dropped.reason.to_string()))
+            .collect()
     }
 
     /// How many records an object store holds.
