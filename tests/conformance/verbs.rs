@@ -38,6 +38,7 @@ mod lifetimes;
 mod locks;
 mod move_conversation;
 mod poller;
+mod priorities;
 mod queue_off;
 mod receive;
 mod remote;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use pocket_broker::BeginDialog;
-use pocket_broker::definitions::{Definitions, PriorityRule, QueueOptions, ServiceOptions};
+use pocket_broker::definitions::{Definitions, ServiceOptions};
 use pocket_broker::error::ErrorCode;
 
 use super::super::support::shop::{Shop, dialog_of, refused, to_kitchen};
@@ -14,12 +14,10 @@ mount! {
     b10_a_dialog_begins_in_so_and_nobody_is_contacted,
     b11_an_unknown_target_is_no_error,
     b14_an_unknown_service_contract_or_relation_is_refused,
-    b94_a_priority_rule_added_later_leaves_dialogs_alone,
     begin_says_what_it_began,
     dialogs_have_handles_and_groups_of_their_own,
     lifetimes_have_bounds,
     one_relation_is_enough,
-    priorities_come_from_the_most_exact_rule,
     the_default_contract_is_there,
 }
 
@@ -156,50 +154,4 @@ async fn b05_a_service_without_contracts_begins_and_refuses(shop: &Shop) {
     assert_eq!(shop.endpoints(Default::default()).await.len(), 3, "no target endpoint was made");
     assert_eq!(shop.receive("counter").await, ["0 Error 0 -8409"]);
     shop.end(&asked.handle).await;
-}
-
-async fn priorities_come_from_the_most_exact_rule(shop: &Shop) {
-    let rule = |contract: Option<&str>, local: Option<&str>, remote: Option<&str>, level| PriorityRule {
-        contract: contract.map(Rc::from),
-        local_service: local.map(Rc::from),
-        remote_service: remote.map(Rc::from),
-        level,
-    };
-    let rules = [
-        ("everything", rule(None, None, None, 2.0)),
-        ("remote", rule(None, None, Some("Kitchen"), 3.0)),
-        ("local", rule(None, Some("Counter"), None, 4.0)),
-        ("contract", rule(Some("Ordering"), None, None, 6.0)),
-        ("exact", rule(Some("Ordering"), Some("Kitchen"), Some("Counter"), 9.0)),
-    ];
-    let priorities = rules.into_iter().map(|(name, rule)| (name.to_owned(), rule)).collect();
-    shop.broker.define(Definitions { priorities, ..Definitions::default() }).await.expect("the rules are right");
-    let dialog = shop.order("m1").await;
-    assert_eq!(shop.info(&dialog.initiator).await.map(|end| end.priority), Some(6), "the contract counts most");
-    assert_eq!(shop.info(&dialog.target).await.map(|end| end.priority), Some(9), "each end is rated by itself");
-    let other =
-        shop.broker.begin_dialog(BeginDialog { contract: None, ..to_kitchen() }).await.expect("the dialog begins");
-    assert_eq!(shop.info(&other.handle).await.map(|end| end.priority), Some(4), "then the local service");
-    let other = shop
-        .broker
-        .begin_dialog(BeginDialog { contract: None, ..dialog_of("Front", "Kitchen") })
-        .await
-        .expect("the dialog begins");
-    assert_eq!(shop.info(&other.handle).await.map(|end| end.priority), Some(3), "then the remote one");
-}
-
-async fn b94_a_priority_rule_added_later_leaves_dialogs_alone(shop: &Shop) {
-    let dialog = shop.order("m1").await;
-    let rule = PriorityRule { contract: None, local_service: None, remote_service: None, level: 10.0 };
-    let definitions = Definitions {
-        priorities: vec![("all".into(), rule)],
-        queues: vec![("counter".into(), QueueOptions::default())],
-        ..Definitions::default()
-    };
-    shop.broker.define(definitions).await.expect("the rule is right");
-    shop.send(&dialog.initiator, "Order", "m2").await;
-    assert_eq!(shop.info(&dialog.target).await.map(|end| end.priority), Some(5));
-    let later = shop.order("m3").await;
-    assert_eq!(shop.info(&later.target).await.map(|end| end.priority), Some(10));
-    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m3"], "b93: the higher priority first");
 }

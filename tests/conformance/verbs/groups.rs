@@ -13,7 +13,6 @@ mount! {
     b13_an_unused_group_id_makes_that_group,
     b15_a_group_has_one_service,
     b31_conversation_by_conversation_the_higher_priority_first,
-    d17_a_group_has_the_priority_of_what_is_ready,
     a_related_dialog_joins_the_group,
     a_group_is_received_from_by_its_id,
     a_group_that_grows_in_a_transaction_is_received_from,
@@ -147,40 +146,6 @@ async fn b31_conversation_by_conversation_the_higher_priority_first(shop: &Shop)
     );
     let of_first = RowFilter { group: Some(first.group_id), ..RowFilter::default() };
     assert_eq!(shop.messages("counter", of_first).await.len(), 1);
-}
-
-async fn d17_a_group_has_the_priority_of_what_is_ready(shop: &Shop) {
-    let rule = PriorityRule {
-        contract: None,
-        local_service: Some("Counter".into()),
-        remote_service: Some("Back".into()),
-        level: 8.0,
-    };
-    shop.broker
-        .define(Definitions { priorities: vec![("back".into(), rule)], ..Definitions::default() })
-        .await
-        .expect("the rule is right");
-    let low = shop.order("low").await;
-    let first = shop.begin().await;
-    let high = related(shop, &first).await;
-    for begun in [&first, &high] {
-        shop.send(&begun.handle, "Order", "x").await;
-    }
-    shop.send(&shop.dialog(&first).await.target, "Confirm", "a").await;
-    shop.send(&low.target, "Confirm", "old").await;
-    assert_eq!(
-        shop.receive_top("counter", 1).await,
-        ["0 Confirm 0 a"],
-        "its member of priority 8 has nothing: who waits longest"
-    );
-    shop.send(&shop.dialog(&first).await.target, "Confirm", "a2").await;
-    shop.send(&shop.dialog(&high).await.target, "Confirm", "b").await;
-    assert_eq!(
-        shop.receive("counter").await,
-        ["0 Confirm 0 b", "0 Confirm 1 a2"],
-        "the group as a whole comes before what is older"
-    );
-    assert_eq!(shop.receive("counter").await, ["0 Confirm 0 old"]);
 }
 
 async fn a_group_outlives_the_conversation_it_is_named_after(shop: &Shop) {

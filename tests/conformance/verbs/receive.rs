@@ -1,10 +1,10 @@
 //! RECEIVE.
 
-use pocket_broker::definitions::{Definitions, PriorityRule, Status};
+use pocket_broker::definitions::Status;
 use pocket_broker::error::ErrorCode;
 use pocket_broker::{ReceiveOptions, RowFilter};
 
-use super::super::support::shop::{Shop, dialog_of, refused, show_all, top_of};
+use super::super::support::shop::{Shop, refused, show_all, top_of};
 
 mount! {
     b29_rows_are_of_one_group,
@@ -16,9 +16,6 @@ mount! {
     b41_an_error_comes_before_the_rest,
     b42_an_end_dialog_comes_last,
     b43_after_an_error_the_rest_can_be_received,
-    b93_the_higher_priority_first,
-    d17_who_has_waited_longest_comes_first,
-    d17_after_a_part_the_turn_is_another_ones,
     receiving_in_parts_misses_nothing,
     what_is_ready_at_many_conversations_is_found,
     top_is_a_whole_number_from_one,
@@ -139,54 +136,6 @@ async fn b42_an_end_dialog_comes_last(shop: &Shop) {
     shop.send(&dialog.initiator, "Note", "m2").await;
     shop.end(&dialog.initiator).await;
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1", "0 Note 1 m2", "0 EndDialog 2"]);
-}
-
-async fn b93_the_higher_priority_first(shop: &Shop) {
-    let rule = PriorityRule {
-        contract: None,
-        local_service: Some("Kitchen".into()),
-        remote_service: Some("Front".into()),
-        level: 10.0,
-    };
-    shop.broker
-        .define(Definitions { priorities: vec![("front".into(), rule)], ..Definitions::default() })
-        .await
-        .expect("the rule is right");
-    shop.order("low").await;
-    let high = shop.broker.begin_dialog(dialog_of("Front", "Kitchen")).await.expect("the dialog begins");
-    shop.send(&high.handle, "Order", "high").await;
-    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 high"]);
-    shop.send(&high.handle, "Note", "again").await;
-    assert_eq!(shop.receive("kitchen").await, ["0 Note 1 again"], "there is no protection from starvation");
-    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 low"]);
-}
-
-async fn d17_who_has_waited_longest_comes_first(shop: &Shop) {
-    let (first, second) = (shop.order("a1").await, shop.order("b1").await);
-    shop.send(&second.initiator, "Note", "b2").await;
-    shop.send(&first.initiator, "Note", "a2").await;
-    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a1", "0 Note 1 a2"]);
-    shop.send(&first.initiator, "Note", "a3").await;
-    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b1", "0 Note 1 b2"]);
-    assert_eq!(shop.receive("kitchen").await, ["0 Note 2 a3"]);
-}
-
-async fn d17_after_a_part_the_turn_is_another_ones(shop: &Shop) {
-    let (first, second) = (shop.order("a0").await, shop.order("b0").await);
-    for number in 1..4 {
-        shop.send(&first.initiator, "Note", &format!("a{number}")).await;
-        shop.send(&second.initiator, "Note", &format!("b{number}")).await;
-    }
-    let mut received = Vec::new();
-    for _ in 0..8 {
-        received.extend(shop.receive_top("kitchen", 1).await);
-    }
-    let bodies: Vec<&str> = received.iter().map(|row| &row[row.len() - 2..]).collect();
-    assert_eq!(
-        bodies,
-        ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "b3"],
-        "the oldest unread row decides, not the oldest there ever was"
-    );
 }
 
 async fn what_is_ready_at_many_conversations_is_found(shop: &Shop) {
