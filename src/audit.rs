@@ -152,7 +152,9 @@ impl Audit {
         for role in [Role::Initiator, Role::Target] {
             let Some(side) = conversation.side(role) else { continue };
             let id = conversation.id_of(role);
-            let counters = self.check_side(conversation, id, side);
+            let mut counters = self.check_side(conversation, id, side);
+            let stated = self.queues.values().find_map(|queue| queue.services.get(&side.service));
+            counters.tried(0, side.trial.of(stated.map_or(0, |stated| stated.epoch)).rollbacks);
             self.check_state(conversation, id, side);
             for timer in &side.timers {
                 let is_new = expected.due.insert(Due::timer(id, timer).key());
@@ -232,10 +234,13 @@ impl Audit {
                 ));
             }
             for (service, counters) in queue.services.iter() {
-                let expected = expected.get(service).cloned().unwrap_or_default();
+                let mut expected = expected.get(service).cloned().unwrap_or_default();
+                expected.epoch = counters.epoch;
                 let is_here =
                     self.catalog.queue_of(*service).is_some_and(|definition| definition.number == queue.number);
-                if *counters != expected || (!is_here && expected != Counters::default()) {
+                if *counters != expected
+                    || (!is_here && expected != Counters { epoch: counters.epoch, ..Counters::default() })
+                {
                     found.push(format!(
                         "counters of service {service} in queue {}: {counters:?}, and a recount gives {expected:?}",
                         queue.number
@@ -279,6 +284,7 @@ impl Expected {
         sum.held += counters.held;
         sum.outgoing += counters.outgoing;
         sum.moved(None, Some(side.state));
+        counters.trials.keys().for_each(|rollbacks| sum.tried(0, *rollbacks));
     }
 }
 

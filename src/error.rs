@@ -130,6 +130,17 @@ codes! {
     Terminated, false, None;
 }
 
+impl ErrorCode {
+    /// Whether an error of this code, which ended an application's transaction, says nothing about the messages in it: it is the storage's
+    /// trouble, or another reader's.
+    pub(crate) fn is_circumstance(self) -> bool {
+        let error = Error::new(self, "");
+        error.is_storage()
+            || error.is_corrupt()
+            || matches!(self, Self::QuotaExceeded | Self::TransactionClosed | Self::GroupLocked | Self::Terminated)
+    }
+}
+
 impl Error {
     /// An error with the code's own number and no details.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {

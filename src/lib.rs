@@ -106,6 +106,7 @@ mod map;
 mod membership;
 pub mod message;
 mod notice;
+mod poison;
 mod poller;
 mod queue;
 mod reading;

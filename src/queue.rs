@@ -24,6 +24,10 @@ pub(crate) struct Counters {
     pub(crate) outgoing: u64,
     /// Endpoints by state.
     pub(crate) states: [u64; State::COUNT],
+    /// Endpoints by their rollbacks in a row, for those that have any.
+    pub(crate) trials: Map<u64, u64>,
+    /// Rises when all of these are forgotten: what the endpoints say of an earlier one does not count.
+    pub(crate) epoch: u64,
 }
 
 /// A record of the store `queues`.
@@ -32,8 +36,6 @@ pub(crate) struct Queue {
     pub(crate) number: u32,
     /// Of the definitions: whoever reads a queue sees whether its catalogue is current.
     pub(crate) stamp: u64,
-    /// The highest count of rollbacks in a row of one of its conversations.
-    pub(crate) rollbacks: u64,
     /// The next order number, and the end of the block that it is from. Blocks are claimed in rising order, so numbers rise in a queue
     /// and are unique over all of them.
     pub(crate) next_order: u64,
@@ -45,7 +47,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(number: u32, stamp: u64) -> Self {
-        Self { number, stamp, rollbacks: 0, next_order: 0, end_of_orders: 0, turns: 0, services: Map::default() }
+        Self { number, stamp, next_order: 0, end_of_orders: 0, turns: 0, services: Map::default() }
     }
 
     /// Changes the counters of one service.
@@ -58,6 +60,19 @@ impl Queue {
         self.services.values().map(counter).sum()
     }
 
+    /// The highest count of rollbacks in a row of one of its conversations.
+    pub(crate) fn rollbacks(&self) -> u64 {
+        self.services.values().flat_map(|counters| counters.trials.keys()).copied().max().unwrap_or(0)
+    }
+
+    /// Nobody has failed yet.
+    pub(crate) fn forget_trials(&mut self) {
+        self.services.for_each(|counters| {
+            counters.trials.clear();
+            counters.epoch += 1;
+        });
+    }
+
     /// Reads the record with this key.
     pub(crate) fn from_record(number: u32, value: &Value) -> Result<Self> {
         Self::read(value).map_err(|problem| problem.at(StoreName::Queues, &Key::from(number)))
@@ -68,7 +83,6 @@ impl Queue {
         Ok(Self {
             number: fields.small()?,
             stamp: fields.number()?,
-            rollbacks: fields.number()?,
             next_order: fields.number()?,
             end_of_orders: fields.number()?,
             turns: fields.number()?,
@@ -78,7 +92,7 @@ impl Queue {
 
     pub(crate) fn record(&self) -> Value {
         let mut record = vec![Value::from(1u32), Value::from(self.number)];
-        record.extend([self.stamp, self.rollbacks, self.next_order, self.end_of_orders, self.turns].map(record::value));
+        record.extend([self.stamp, self.next_order, self.end_of_orders, self.turns].map(record::value));
         record.push(Value::list(self.services.iter().map(|(service, counters)| counters.record(*service)).collect()));
         Value::list(record)
     }
@@ -95,10 +109,17 @@ fn read_counters(record: &Value) -> Read<(u32, Counters)> {
         held: fields.number()?,
         outgoing: fields.number()?,
         states: [0; State::COUNT],
+        trials: Map::default(),
+        epoch: 0,
     };
     for state in &mut counters.states {
         *state = fields.optional_number()?.ok_or(Unreadable::Field("a counter is missing"))?;
     }
+    let mut trials = Fields::part(&fields.any())?;
+    while let Some(rollbacks) = trials.optional_number()? {
+        counters.trials.insert(rollbacks, trials.number()?);
+    }
+    counters.epoch = fields.number()?;
     Ok((service, counters))
 }
 
@@ -107,6 +128,9 @@ impl Counters {
         let mut record = vec![Value::from(service)];
         record.extend([self.ready, self.kept, self.copies, self.parked, self.held, self.outgoing].map(record::value));
         record.extend(self.states.map(record::value));
+        let trials = self.trials.iter().flat_map(|(rollbacks, sides)| [*rollbacks, *sides].map(record::value));
+        record.push(Value::list(trials.collect()));
+        record.push(record::value(self.epoch));
         Value::list(record)
     }
 
@@ -119,6 +143,17 @@ impl Counters {
         self.held += other.held;
         self.outgoing += other.outgoing;
         self.states.iter_mut().zip(other.states).for_each(|(count, more)| *count += more);
+    }
+
+    /// An endpoint has gone from one count of rollbacks in a row to another.
+    pub(crate) fn tried(&mut self, before: u64, after: u64) {
+        if before > 0 {
+            self.trials.update(before, |sides| *sides = sides.saturating_sub(1));
+        }
+        if after > 0 {
+            self.trials.update(after, |sides| *sides += 1);
+        }
+        self.trials.retain(|_, sides| *sides > 0);
     }
 
     /// An endpoint has gone from one state to another; `None`: it was not there, or is gone.

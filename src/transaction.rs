@@ -17,6 +17,7 @@ use crate::commit::Cancelled;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
+use crate::poison::{Attempt, Attempts};
 use crate::reads::Reads;
 use crate::rows::Rows;
 use crate::stop::{Outcome, Stop};
@@ -47,6 +48,7 @@ pub struct Transaction {
     /// Lent to the call that runs; the calls behind it wait.
     state: RefCell<Option<State>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    attempts: Attempts,
 }
 
 #[derive(Default)]
@@ -78,6 +80,7 @@ impl Transaction {
             phase: Cell::new(Phase::Open),
             state: RefCell::new(Some(State::default())),
             waiting: RefCell::default(),
+            attempts: Attempts::default(),
         }
     }
 
@@ -200,11 +203,27 @@ impl Transaction {
                 .map(drop)
                 .map_err(Error::from)
         };
-        if outcome.is_err() {
-            self.core.runs.clear();
+        match &outcome {
+            Ok(()) => self.attempts.succeed(),
+            Err(_) => self.core.runs.clear(),
         }
         self.end(Phase::Over);
         outcome
+    }
+
+    /// The application gives up on what it received: undoes everything, and counts it. Five in a row on one conversation are poison. `reason`: the
+    /// error that it failed with, if it was one of the broker's; trouble with the storage or with locks is not the messages' fault.
+    pub async fn fail(&self, reason: Option<ErrorCode>) {
+        if !self.is_open() || reason.is_some_and(ErrorCode::is_circumstance) {
+            return self.rollback();
+        }
+        self.phase.set(Phase::Committing);
+        self.core.runs.clear();
+        if let Some(verb) = self.attempts.end(Attempt::Failed) {
+            // What can't be stored leaves the mark of the attempt: it counts as one that never ended.
+            let _ = self.core.commit(verb, Purpose::CommitOf(self.number), 0, None).await;
+        }
+        self.end(Phase::Over);
     }
 
     /// Undoes everything: what was received is ready again, what was sent never was.
@@ -232,6 +251,7 @@ impl Transaction {
     fn end(&self, phase: Phase) {
         self.phase.set(phase);
         self.state.take();
+        self.attempts.withdraw(&self.core);
         self.core.locks.release(self.number);
         self.core.bell.ring_all();
         self.waiting.take().into_iter().for_each(|waiter| _ = waiter.send(()));
@@ -287,22 +307,52 @@ impl Transaction {
     }
 
     async fn attempt(&self, verb: &Rc<Verb>, call: u64, changes: &mut Changes) -> Outcome<Answer> {
+        let is_first = self.attempts.may_begin(&self.core, verb);
+        let taken = changes.taken.clone();
+        match self.look(verb, call, changes, is_first).await {
+            // Where there is no room for the mark of an attempt, receiving is what makes room.
+            Err(Stop::Failed(error)) if is_first && error.code() == ErrorCode::QuotaExceeded => {
+                changes.taken = taken;
+                self.look(verb, call, changes, false).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Runs a verb for what it would give. `is_first`: the attempt begins with what it receives.
+    async fn look(&self, verb: &Rc<Verb>, call: u64, changes: &mut Changes, is_first: bool) -> Outcome<Answer> {
         // What was read for an earlier call may have changed since.
         changes.forget_unchanged();
-        let attempt = transact(&*self.core.host.store, &VIEWED, Mode::ReadOnly, async |tx| {
+        let mode = if is_first { Mode::ReadWrite } else { Mode::ReadOnly };
+        let mut begun = None;
+        let attempt = transact(&*self.core.host.store, &VIEWED, mode, async |tx| {
             self.core.check_database(tx).await?;
             let (catalog, mut reads) = (self.core.catalog(), Reads::default());
             let mut driver = Driver { core: &self.core, tx, call, catalog, reads: &mut reads, changes };
             let purpose = Purpose::View(self.number);
-            match driver.run(purpose, |work| verb.run(work)).await {
+            let answer = match driver.run(purpose, |work| verb.run(work)).await {
                 Err(Stop::Stale) => {
                     driver.read_definitions().await?;
                     driver.run(purpose, |work| verb.run(work)).await
                 }
                 outcome => outcome,
+            }?;
+            if let Answer::Received(_, takes) = &answer
+                && let Some(first) = takes.first().filter(|_| is_first)
+            {
+                let catalog = Rc::clone(&driver.catalog);
+                begun = self.attempts.begin(&self.core, tx, catalog, first.side).await?;
             }
+            Ok::<_, Stop>(answer)
         });
-        attempt.await
+        let answer = attempt.await?;
+        if let Some(begun) = begun {
+            self.attempts.begun(&self.core, begun)?;
+            if !self.is_open() {
+                self.attempts.withdraw(&self.core);
+            }
+        }
+        Ok(answer)
     }
 
     /// One call after the other, in the order in which they were made.

@@ -103,6 +103,8 @@ export interface RawVerbs {
 export interface RawTransaction extends RawVerbs {
   getConversationGroup(queue: string, timeout: number | undefined, signal: AbortSignal | undefined): Promise<string | null>;
   commit(): Promise<void>;
+  /** `code`: of the broker error that the work failed with. */
+  fail(code?: string): Promise<void>;
   rollback(): void;
   readonly isOpen: boolean;
 }

@@ -1,6 +1,6 @@
 import { abortSignal, describe, options } from "./check.js";
 import { openRaw, reasonOf, type Core } from "./core.js";
-import { BrokerError, invalid, reading } from "./errors.js";
+import { BrokerError, invalid, isBrokerError, reading } from "./errors.js";
 import { Line } from "./line.js";
 import type { RawTransaction, RawVerbs } from "./raw.js";
 import { TransactionFacade } from "./transaction-facade.js";
@@ -75,6 +75,18 @@ export class UnitOfWork {
     this.#controller.abort(reason);
   }
 
+  /** Rolls back because the work has failed. What it received counts as failed once. */
+  async fail(reason: unknown): Promise<void> {
+    if (this.#state !== "open") return;
+    this.#state = "rolled back";
+    this.#controller.abort(reason);
+    try {
+      await this.#raw.fail(isBrokerError(reason) ? reason.code : undefined);
+    } catch {
+      // It was over already.
+    }
+  }
+
   async commit(): Promise<void> {
     await Promise.race([this.stopped, this.#line.idle()]);
     this.#state = "committing";
@@ -108,7 +120,7 @@ export async function transact<T>(core: Core, open: Set<UnitOfWork>, work: (tx: 
     await unit.commit();
     return value;
   } catch (reason) {
-    unit.rollback(reason);
+    await unit.fail(reason);
     throw reason;
   } finally {
     signal?.removeEventListener("abort", abort);

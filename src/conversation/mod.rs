@@ -20,6 +20,7 @@ use std::rc::Rc;
 
 use crate::clock::Instant;
 use crate::ids::{Bits, Decoded, Role, SideId};
+use crate::poison::Trial;
 
 /// The state of an endpoint, as `sys.conversation_endpoints` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,6 +204,8 @@ pub(crate) struct Side {
     /// With a far broker, or a service that is not here.
     pub(crate) outgoing: Option<Outgoing>,
     pub(crate) timers: Vec<Timer>,
+    /// How transactions have fared with its rows.
+    pub(crate) trial: Trial,
 }
 
 /// A record of the store `conversations`.
@@ -260,6 +263,7 @@ impl Side {
             has_group_state: false,
             outgoing: None,
             timers: Vec::new(),
+            trial: Trial::default(),
         }
     }
 

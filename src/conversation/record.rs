@@ -5,6 +5,7 @@ use crate::body::Value;
 use crate::clock::Instant;
 use crate::error::Result;
 use crate::ids::Bits;
+use crate::poison::Trial;
 use crate::record::{self, Fields, Read, Unreadable};
 use crate::store::{Key, StoreName};
 
@@ -113,6 +114,7 @@ impl Side {
         side.extend([Value::from(self.has_bodies), Value::from(self.has_group_state)]);
         side.push(self.outgoing.as_ref().map_or_else(Value::null, Outgoing::record));
         side.push(Value::list(self.timers.iter().map(Timer::record).collect()));
+        side.push(self.trial.record());
         Value::list(side)
     }
 }
@@ -153,6 +155,7 @@ fn read_side(value: &Value) -> Read<Option<Side>> {
     side.has_group_state = fields.flag()?;
     side.outgoing = Outgoing::read(&fields.any())?;
     side.timers = fields.list()?.iter().map(Timer::read).collect::<Read<_>>()?;
+    side.trial = Trial::read(&fields.any())?;
     Ok(Some(side))
 }
 
@@ -191,6 +194,23 @@ impl Timer {
     fn read(value: &Value) -> Read<Self> {
         let mut fields = Fields::part(value)?;
         Ok(Self { name: fields.text()?, at: fields.float()?, stamp: fields.number()? })
+    }
+}
+
+impl Trial {
+    fn record(self) -> Value {
+        if self == Self::default() {
+            return Value::null();
+        }
+        Value::list([self.epoch, self.rollbacks, self.unfinished].map(record::value).to_vec())
+    }
+
+    fn read(value: &Value) -> Read<Self> {
+        if !value.is_list() {
+            return Ok(Self::default());
+        }
+        let mut fields = Fields::part(value)?;
+        Ok(Self { epoch: fields.number()?, rollbacks: fields.number()?, unfinished: fields.number()? })
     }
 }
 

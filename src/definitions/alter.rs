@@ -7,6 +7,7 @@ use super::{QueueDefinition, QueueOptions, ServiceChange, ServiceDefinition, Sta
 use crate::arrival;
 use crate::error::{Error, Result};
 use crate::ids::SideId;
+use crate::queue::Queue;
 use crate::stop::Outcome;
 use crate::store::{Change, Key, StoreName};
 use crate::turn::{HeldTurn, Turn};
@@ -29,7 +30,7 @@ pub(crate) fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOption
 
     if options.status == Some(Status::On) {
         work.queue(before.number)?;
-        work.change_queue(before.number, |queue| queue.rollbacks = 0);
+        work.change_queue(before.number, Queue::forget_trials);
         let waiting = held_turns(work, before.number)?.iter().map(|turn| turn.side).collect();
         come_in(work, waiting)?;
     }
@@ -40,6 +41,16 @@ pub(crate) fn alter_queue(work: &mut Work<'_>, name: &str, options: &QueueOption
     if before != after || options.status == Some(Status::On) {
         work.changes.notice.touch(&before.name);
     }
+    Ok(())
+}
+
+/// A queue is switched off by the broker itself.
+pub(crate) fn switch_off(work: &mut Work<'_>, queue: &QueueDefinition, reason: &'static str) -> Outcome<()> {
+    let off = QueueDefinition { receive_enabled: false, enqueue_enabled: false, ..queue.clone() };
+    let mut defining = Defining::from(&work.catalog);
+    defining.put_queue(&off, true);
+    defining.finish(work)?;
+    work.changes.notice.disabled.push((Rc::clone(&queue.name), reason));
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use serde::Deserialize;
 
-pub(crate) use alter::{alter_queue, alter_service};
+pub(crate) use alter::{alter_queue, alter_service, switch_off};
 pub(crate) use catalog::{Catalog, Contract, MessageType, QueueDefinition, ServiceDefinition};
 pub(crate) use define::{FIRST_QUEUE, birth, define, load};
 pub(crate) use drop::{drop_queue, drop_service};

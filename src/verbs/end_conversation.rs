@@ -12,6 +12,7 @@ use crate::due::Due;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Role, SideId};
 use crate::message::{self, Class, Row, system};
+use crate::poison;
 use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::work::Work;
@@ -113,6 +114,9 @@ impl End {
         let discarded = (side.unread + side.parked + side.held_count() + timers).saturating_sub(received);
         let is_told = side.state == State::Conversing && !self.options.cleanup;
         side.timers.iter().for_each(|timer| work.drop_due(&Due::timer(conversation.id_of(role), timer)));
+        if let Some(side) = conversation.side_mut(role) {
+            poison::settle(work, side)?;
+        }
         remove_rows(work, &mut conversation, role, &side)?;
         // The far side's turn is not where it was, or what it had sent is gone.
         work.changes.notice.transmission |= side.held_count() > 0;

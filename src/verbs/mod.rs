@@ -34,7 +34,8 @@ use crate::body::Body;
 use crate::core::Core;
 use crate::definitions::{self, Definitions, QueueOptions, ServiceChange};
 use crate::error::Result;
-use crate::ids::Decoded;
+use crate::ids::{Decoded, SideId};
+use crate::poison::{self, Attempt};
 use crate::reads::Reads;
 use crate::rows::Rows;
 use crate::stop::Outcome;
@@ -64,6 +65,8 @@ pub(crate) enum Verb {
     PurgeArchive(f64),
     /// What is due is done.
     Poll(Poll),
+    /// What became of the attempts of a transaction is counted.
+    Attempts(Vec<SideId>, Attempt),
     /// What a transaction did, all or nothing.
     All(Vec<Rc<Verb>>),
 }
@@ -154,6 +157,12 @@ impl Verb {
             Self::DropQueue(name) => definitions::drop_queue(work, name).map(|()| Answer::Done),
             Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
             Self::Poll(poll) => poll.run(work).map(Answer::Polled),
+            Self::Attempts(sides, attempt) => {
+                for side in sides {
+                    poison::count(work, *side, *attempt)?;
+                }
+                Ok(Answer::Done)
+            }
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
         }
@@ -199,12 +208,8 @@ impl Verb {
                 queue.or(own).into_iter().for_each(|queue| reads.want_queue(queue));
                 side.into_iter().for_each(|side| reads.want_conversation(side.conversation));
             }
-            Self::Take(takes) => {
-                for side in takes.iter().map(|take| take.side) {
-                    reads.want_conversation(side.conversation);
-                    core.routes.get(side).into_iter().for_each(|queue| reads.want_queue(queue));
-                }
-            }
+            Self::Take(takes) => takes.iter().for_each(|take| guess_side(core, reads, take.side)),
+            Self::Attempts(sides, _) => sides.iter().for_each(|side| guess_side(core, reads, *side)),
             Self::All(verbs) => verbs.iter().for_each(|verb| verb.guess(core, reads)),
             _ => {}
         }
@@ -255,6 +260,7 @@ impl Verb {
             Self::End(_) | Self::PurgeArchive(_) => false,
             Self::Define(_) | Self::AlterQueue(..) | Self::AlterService(..) => false,
             Self::DropService(_) | Self::DropQueue(_) => false,
+            Self::Attempts(_, attempt) => *attempt == Attempt::Withdrawn,
             _ => true,
         }
     }
@@ -269,4 +275,9 @@ impl Verb {
             _ => 0.0,
         }
     }
+}
+
+fn guess_side(core: &Core, reads: &mut Reads, side: SideId) {
+    reads.want_conversation(side.conversation);
+    core.routes.get(side).into_iter().for_each(|queue| reads.want_queue(queue));
 }

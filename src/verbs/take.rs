@@ -6,6 +6,7 @@ use crate::conversation::{Interval, Side, System};
 use crate::error::{Error, ErrorCode};
 use crate::ids::SideId;
 use crate::message::{self, Class};
+use crate::poison;
 use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::sweep;
@@ -74,6 +75,7 @@ impl Take {
         }
         let service = side.service;
         let taken = self.count();
+        poison::settle(work, side)?;
         side.cursor = self.to;
         side.system.retain(|row| !self.system.contains(&(row.kind, row.number)));
         side.unread = side.unread.saturating_sub(taken);

@@ -48,7 +48,7 @@ pub(crate) fn queues(work: &mut Work<'_>) -> Outcome<Vec<QueueInfo>> {
         is_activation_enabled: queue.activation,
         ready: record.total(|counters| counters.ready),
         retained: record.total(|counters| counters.kept + counters.copies),
-        consecutive_rollbacks: record.rollbacks,
+        consecutive_rollbacks: record.rollbacks(),
     };
     catalog.queues.values().map(|queue| work.queue(queue.number).map(|record| info(queue, record))).collect()
 }

@@ -10,7 +10,7 @@ use super::convert::{self, Columns};
 use super::error::promise;
 use super::signal;
 use crate::call::Call;
-use crate::error::Result;
+use crate::error::{ErrorCode, Result};
 use crate::transaction::Transaction;
 use crate::verbs::Verb;
 
@@ -146,6 +146,16 @@ impl RawTransaction {
     pub fn commit(&self) -> Promise {
         let transaction = Rc::clone(&self.transaction);
         promise(async move { transaction.commit().await.map(|()| JsValue::UNDEFINED) })
+    }
+
+    /// Rolls back because the work on the messages failed; `code`: that of the broker's error that it failed with.
+    pub fn fail(&self, code: Option<String>) -> Promise {
+        let transaction = Rc::clone(&self.transaction);
+        promise(async move {
+            let code = ErrorCode::ALL.iter().copied().find(|known| code.as_deref() == Some(known.name()));
+            transaction.fail(code).await;
+            Ok(JsValue::UNDEFINED)
+        })
     }
 
     /// Rolls back.

@@ -37,6 +37,7 @@ mod large;
 mod lifetimes;
 mod locks;
 mod move_conversation;
+mod poison;
 mod poller;
 mod priorities;
 mod queue_off;
