@@ -28,6 +28,7 @@ pub(crate) fn arrive(
     side.next_expected += added;
     if queue.enqueue_enabled {
         side.unread += added;
+        work.changes.counts.enqueued += added;
         work.count(service, |counters| counters.ready += added)?;
         work.changes.notice.enqueue(&queue.name);
         if ends {
@@ -128,6 +129,7 @@ fn arrive_system(
         work.count(service, |counters| counters.held += 1)?;
     } else {
         side.unread += 1;
+        work.changes.counts.enqueued += 1;
         work.count(service, |counters| counters.ready += 1)?;
         work.changes.notice.enqueue(&queue.name);
         if kind == System::Error {
@@ -158,6 +160,7 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
     side.turn = side.turn.or(held_turn);
     let service = side.service;
     let queue = work.queue_of(service)?;
+    work.changes.counts.enqueued += released;
     work.count(service, |counters| {
         counters.held = counters.held.saturating_sub(released);
         counters.ready += released;

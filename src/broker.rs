@@ -13,6 +13,7 @@ use crate::core::{Core, Host, Listener};
 use crate::definitions::{Definitions, QueueOptions, ServiceChange, Validation};
 use crate::error::{Error, Result};
 use crate::rows::Rows;
+use crate::stats::Tally;
 use crate::transaction::Transaction;
 use crate::verbs::{
     Answer, BeginDialog, BeginTimer, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
@@ -30,6 +31,7 @@ pub const LOCK_TIMEOUT: f64 = 5_000.0;
 pub struct Broker {
     pub(crate) core: Rc<Core>,
     lock_timeout: f64,
+    tally: Rc<Tally>,
     closed: Cell<bool>,
     listeners: RefCell<Vec<u64>>,
     transactions: RefCell<Vec<Weak<Transaction>>>,
@@ -60,6 +62,7 @@ impl Broker {
         core.brokers.set(core.brokers.get() + 1);
         core.keep_polling();
         Self {
+            tally: core.new_tally(),
             core,
             lock_timeout: LOCK_TIMEOUT,
             closed: Cell::new(false),
@@ -267,7 +270,7 @@ impl Broker {
     /// `Closed`.
     pub fn begin(&self) -> Result<Rc<Transaction>> {
         self.check_open()?;
-        let transaction = Rc::new(Transaction::new(Rc::clone(&self.core), self.lock_timeout));
+        let transaction = Rc::new(Transaction::new(Rc::clone(&self.core), self.lock_timeout, Rc::clone(&self.tally)));
         let mut transactions = self.transactions.borrow_mut();
         transactions.retain(|transaction| transaction.strong_count() > 0);
         transactions.push(Rc::downgrade(&transaction));
@@ -336,7 +339,8 @@ impl Broker {
         let attempt = async || {
             with_groups(&self.core, self.lock_timeout, call, None, async || {
                 self.check_open()?;
-                self.core.commit(Rc::clone(&verb), Purpose::Commit, call, cancelled.clone()).await
+                let tally = Some(Rc::clone(&self.tally));
+                self.core.commit(Rc::clone(&verb), Purpose::Commit, call, cancelled.clone(), tally).await
             })
             .await
         };

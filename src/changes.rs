@@ -10,6 +10,7 @@ use crate::map::Map;
 use crate::message::{Class, Row, count};
 use crate::notice::{Notice, Told};
 use crate::queue::Queue;
+use crate::stats::Counts;
 use crate::store::Change;
 use crate::work::Numbers;
 
@@ -75,6 +76,8 @@ pub(crate) struct Changes {
     /// Writes that concern no cached record.
     pub(crate) writes: Vec<Change>,
     pub(crate) notice: Notice,
+    /// What the verb that runs has done.
+    pub(crate) counts: Counts,
     /// How many effects there have been.
     pub(crate) effects: u64,
     undo: Vec<Undo>,
@@ -109,6 +112,7 @@ pub(crate) struct Mark {
     ended: usize,
     writes: usize,
     told: Told,
+    counts: Counts,
 }
 
 impl Changes {
@@ -149,6 +153,7 @@ impl Changes {
             ended: self.ended.len(),
             writes: self.writes.len(),
             told: self.notice.told(),
+            counts: self.counts,
         }
     }
 
@@ -185,6 +190,7 @@ impl Changes {
         self.ended.truncate(mark.ended);
         self.writes.truncate(mark.writes);
         self.notice.back_to(mark.told);
+        self.counts = mark.counts;
     }
 
     /// The sides that this unit of work has put into another group than they are stored in.

@@ -19,6 +19,7 @@ use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::notice::Notice;
 use crate::reads::Reads;
+use crate::stats::{Counts, Tally};
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, Tx, transact};
 use crate::verbs::{Answer, Verb};
@@ -51,8 +52,12 @@ struct Command {
     purpose: Purpose,
     call: u64,
     cancelled: Option<Cancelled>,
+    tally: Option<Rc<Tally>>,
     answer: oneshot::Sender<Outcome<Answer>>,
 }
+
+/// What came of a command, and what is to be counted once it is committed.
+type Done = (Outcome<Answer>, Counts);
 
 /// The commands that wait, and whether somebody is at work on them.
 #[derive(Default)]
@@ -69,16 +74,17 @@ impl fmt::Debug for GroupCommit {
 }
 
 impl Core {
-    /// Runs a verb with the others that wait and resolves after the commit.
+    /// Runs a verb with the others that wait and resolves after the commit. `tally`: whose doing it is; `None`: the context's own.
     pub(crate) fn commit(
         self: &Rc<Self>,
         verb: Rc<Verb>,
         purpose: Purpose,
         call: u64,
         cancelled: Option<Cancelled>,
+        tally: Option<Rc<Tally>>,
     ) -> impl Future<Output = Outcome<Answer>> + use<> {
         let (answer, outcome) = oneshot::channel();
-        self.commits.waiting.borrow_mut().push_back(Command { verb, purpose, call, cancelled, answer });
+        self.commits.waiting.borrow_mut().push_back(Command { verb, purpose, call, cancelled, tally, answer });
         if !self.commits.running.replace(true) {
             let core = Rc::clone(self);
             (self.host.spawn)(async move { core.work_off().await }.boxed_local());
@@ -114,7 +120,12 @@ impl Core {
         while let Some(mut part) = parts.pop() {
             match self.attempt(&part).await {
                 Ok(outcomes) => {
-                    part.into_iter().zip(outcomes).for_each(|(command, outcome)| drop(command.answer.send(outcome)));
+                    for (command, (outcome, counts)) in part.into_iter().zip(outcomes) {
+                        if outcome.is_ok() {
+                            self.count(command.tally.as_ref(), &counts);
+                        }
+                        drop(command.answer.send(outcome));
+                    }
                 }
                 Err(error) => {
                     self.forget_uncommitted();
@@ -131,7 +142,7 @@ impl Core {
     }
 
     /// One storage transaction for all of them. When the definitions turn out to be old, another one reads them and goes on by them.
-    async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Outcome<Answer>>> {
+    async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Done>> {
         let (mut is_stale, mut retried, mut asks) = (false, false, ASKS);
         let guesses = batch.iter().filter(|command| command.purpose == Purpose::Commit);
         let guesses = guesses.filter_map(|command| Some((command.verb.guess_group(self)?, command.call)));
@@ -175,7 +186,7 @@ impl Core {
         tx: &Tx,
         batch: &[Command],
         is_stale: bool,
-    ) -> Outcome<(Vec<Outcome<Answer>>, Notice, Rc<Catalog>)> {
+    ) -> Outcome<(Vec<Done>, Notice, Rc<Catalog>)> {
         self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         for command in batch {
@@ -189,7 +200,7 @@ impl Core {
         let mut outcomes = Vec::with_capacity(batch.len());
         for command in batch {
             if command.cancelled.as_ref().is_some_and(|cancelled| cancelled()) {
-                outcomes.push(Err(aborted().into()));
+                outcomes.push((Err(aborted().into()), Counts::default()));
                 continue;
             }
             driver.call = command.call;
@@ -205,7 +216,7 @@ impl Core {
                 // Half of it is done: it has to be undone, and with it what shares its storage transaction.
                 Err(stop) if driver.changes.effects != effects => return Err(Error::from(stop).into()),
                 Err(Stop::Failed(error)) if error.is_storage() => return Err(error.into()),
-                outcome => outcomes.push(outcome),
+                outcome => outcomes.push((outcome, std::mem::take(&mut driver.changes.counts))),
             }
         }
         if let Some(group) = self.locks.first_assumed() {

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use futures_util::future::LocalBoxFuture;
 
@@ -15,6 +15,7 @@ use crate::group::{GroupLocks, Locking, Locks};
 use crate::ids::Ids;
 use crate::notice::Notice;
 use crate::poller::Poller;
+use crate::stats::Tally;
 use crate::store::{Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::sweep::DeadEntries;
 use crate::waiting::Bell;
@@ -65,6 +66,8 @@ pub(crate) struct Core {
     /// Brokers that are not closed.
     pub(crate) brokers: Cell<u32>,
     pub(crate) closed: Cell<bool>,
+    /// Of the brokers that are open.
+    pub(crate) tallies: RefCell<Vec<Weak<Tally>>>,
     /// The connection that is known to lead to this broker's database.
     connection: Cell<u64>,
     on_lost: RefCell<Option<Rc<dyn Fn()>>>,
@@ -106,6 +109,7 @@ impl Core {
             poller: Poller::default(),
             brokers: Cell::new(0),
             closed: Cell::new(false),
+            tallies: RefCell::default(),
             connection: Cell::new(1),
             on_lost: RefCell::default(),
             catalog: RefCell::new(Rc::new(catalog)),

@@ -114,6 +114,7 @@ mod reads;
 mod record;
 mod reuse;
 mod rows;
+mod stats;
 mod stop;
 pub mod store;
 mod sweep;
@@ -137,9 +138,10 @@ pub use core::{Host, Listener};
 pub use group::{Guard, Locks};
 pub use notice::{Dropped, Notice};
 pub use rows::{Message, Rows};
+pub use stats::Counts;
 pub use transaction::Transaction;
 pub use verbs::{
     BeginDialog, ConversationInfo, Destination, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
     TimerOptions,
 };
-pub use views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, TransmissionRow};
+pub use views::{BrokerStats, Endpoint, EndpointFilter, Extent, Gauges, Page, QueueInfo, RowFilter, TransmissionRow};

@@ -74,7 +74,12 @@ pub(crate) fn count(work: &mut Work<'_>, id: SideId, attempt: Attempt) -> Outcom
         definitions::switch_off(work, &queue, "poison")?;
     }
     side.trial = trial;
+    let told = work.changes.notice.told();
     work.save(conversation);
+    if attempt == Attempt::Withdrawn {
+        // Nothing that anybody can see has changed.
+        work.changes.notice.back_to(told);
+    }
     Ok(is_poison && queue.poison_message_handling)
 }
 
@@ -158,7 +163,7 @@ impl Attempts {
     /// They were ended by something else than a failure of the application: they do not count.
     pub(crate) fn withdraw(&self, core: &Rc<Core>) {
         if let Some(verb) = self.end(Attempt::Withdrawn) {
-            drop(core.commit(verb, Purpose::Commit, 0, None));
+            drop(core.commit(verb, Purpose::Commit, 0, None, None));
         }
     }
 }

@@ -103,7 +103,7 @@ impl Core {
 
     async fn poll_some(self: &Rc<Self>, range: Range, rows: usize) -> Result<Polled> {
         let poll = Rc::new(Verb::Poll(Poll { range, rows }));
-        match self.commit(poll, Purpose::Commit, 0, None).await? {
+        match self.commit(poll, Purpose::Commit, 0, None, None).await? {
             Answer::Polled(polled) => Ok(polled),
             _ => Err(crate::call::unexpected()),
         }

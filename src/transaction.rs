@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::poison::{Attempt, Attempts};
 use crate::reads::Reads;
 use crate::rows::Rows;
+use crate::stats::{Counts, Tally};
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
 use crate::verbs::{
@@ -43,6 +44,7 @@ enum Phase {
 pub struct Transaction {
     pub(crate) core: Rc<Core>,
     lock_timeout: f64,
+    tally: Rc<Tally>,
     number: u64,
     phase: Cell<Phase>,
     /// Lent to the call that runs; the calls behind it wait.
@@ -71,11 +73,12 @@ impl Drop for Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn new(core: Rc<Core>, lock_timeout: f64) -> Self {
+    pub(crate) fn new(core: Rc<Core>, lock_timeout: f64, tally: Rc<Tally>) -> Self {
         let number = core.unique();
         Self {
             core,
             lock_timeout,
+            tally,
             number,
             phase: Cell::new(Phase::Open),
             state: RefCell::new(Some(State::default())),
@@ -197,15 +200,14 @@ impl Transaction {
         let outcome = if state.done.is_empty() {
             Ok(())
         } else {
-            self.core
-                .commit(Rc::new(Verb::All(state.done)), Purpose::CommitOf(self.number), 0, None)
-                .await
-                .map(drop)
-                .map_err(Error::from)
+            self.store(Rc::new(Verb::All(state.done))).await.map(drop).map_err(Error::from)
         };
         match &outcome {
             Ok(()) => self.attempts.succeed(),
-            Err(_) => self.core.runs.clear(),
+            Err(_) => {
+                self.core.runs.clear();
+                self.count_rollback();
+            }
         }
         self.end(Phase::Over);
         outcome
@@ -221,7 +223,7 @@ impl Transaction {
         self.core.runs.clear();
         if let Some(verb) = self.attempts.end(Attempt::Failed) {
             // What can't be stored leaves the mark of the attempt: it counts as one that never ended.
-            let _ = self.core.commit(verb, Purpose::CommitOf(self.number), 0, None).await;
+            let _ = self.store(verb).await;
         }
         self.end(Phase::Over);
     }
@@ -248,9 +250,20 @@ impl Transaction {
         }
     }
 
+    async fn store(&self, verb: Rc<Verb>) -> Outcome<Answer> {
+        self.core.commit(verb, Purpose::CommitOf(self.number), 0, None, Some(Rc::clone(&self.tally))).await
+    }
+
+    fn count_rollback(&self) {
+        self.tally.add(&Counts { rollbacks: 1, ..Counts::default() });
+    }
+
     fn end(&self, phase: Phase) {
         self.phase.set(phase);
-        self.state.take();
+        // A commit has taken it; a call that runs has it, and finds that it is over.
+        if self.state.take().is_some_and(|state| !state.done.is_empty()) {
+            self.count_rollback();
+        }
         self.attempts.withdraw(&self.core);
         self.core.locks.release(self.number);
         self.core.bell.ring_all();
@@ -372,6 +385,8 @@ impl Transaction {
     fn return_state(&self, state: State) {
         if self.is_open() {
             self.state.replace(Some(state));
+        } else if !state.done.is_empty() {
+            self.count_rollback();
         }
         let mut waiting = self.waiting.borrow_mut();
         if !waiting.is_empty() {

@@ -51,6 +51,11 @@ impl Turn {
         Range::prefix(vec![queue.into(), 0u32.into(), rank(priority)])
     }
 
+    /// Where those of the priorities below one begin.
+    pub(crate) fn after_priority(queue: u32, priority: u32) -> Key {
+        Key::list([queue.into(), 0u32.into(), rank(priority.saturating_sub(1))])
+    }
+
     /// Those of a group that sides were put into.
     pub(crate) fn of_group(queue: u32, group: &str) -> Range {
         Range::prefix(vec![queue.into(), 1u32.into(), group.into()])
@@ -159,6 +164,11 @@ pub(crate) struct OutgoingTurn {
 impl OutgoingTurn {
     pub(crate) fn all() -> Range {
         Range::prefix(vec![0u32.into(), 3u32.into()])
+    }
+
+    /// Those of one priority, who has waited longest first.
+    pub(crate) fn of_priority(priority: u32) -> Range {
+        Range::prefix(vec![0u32.into(), 3u32.into(), rank(priority)])
     }
 
     pub(crate) fn key(&self) -> Key {

@@ -6,7 +6,9 @@ use super::Broker;
 use crate::call::unexpected;
 use crate::error::Result;
 use crate::rows::Rows;
-use crate::views::{Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View};
+use crate::views::{
+    BrokerStats, Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View,
+};
 
 impl Broker {
     /// The rows of a queue, every status, in queuing order.
@@ -44,6 +46,17 @@ impl Broker {
     pub async fn queues(&self) -> Result<Vec<QueueInfo>> {
         match self.see(&View::Queues, None, Extent::All).await? {
             Seen::Queues(queues) => Ok(queues),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What this broker has done since it was opened, and what the database holds.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn stats(&self) -> Result<BrokerStats> {
+        match self.see(&View::Stats, None, Extent::All).await? {
+            Seen::Stats(stats) => Ok(stats),
             _ => Err(unexpected()),
         }
     }
@@ -100,6 +113,10 @@ impl Broker {
     /// Whatever view it is.
     pub(crate) async fn see(&self, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
         self.check_open()?;
-        self.core.see(view, position, extent).await
+        let mut seen = self.core.see(view, position, extent).await?;
+        if let Seen::Stats(stats) = &mut seen {
+            stats.counts = self.tally.counts();
+        }
+        Ok(seen)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::send::{HAS_ENDED, IS_GONE, drop_rows};
-use super::{change_state, drop_stored, wrong_state};
+use super::dropped::{HAS_ENDED, IS_GONE, drop_rows, drop_stored};
+use super::{change_state, wrong_state};
 use crate::arrival;
 use crate::body::Body;
 use crate::changes::Pending;

@@ -1,6 +1,7 @@
 //! The verbs, one file each. A verb reads like its specification: the preconditions in order, each with its error; then the effects.
 
 mod begin_dialog;
+mod dropped;
 mod end_conversation;
 mod get_conversation_group;
 mod group_state;
@@ -15,6 +16,7 @@ use std::rc::Rc;
 
 pub(crate) use begin_dialog::Begun;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
+pub(crate) use dropped::drop_stored;
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use get_conversation_group::get_conversation_group;
@@ -25,7 +27,7 @@ pub(crate) use poll::{Poll, Polled};
 pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, check_timeout, receivable, receive};
 pub use send::{OutgoingMessage, Send};
-pub(crate) use send::{change_state, drop_stored, wrong_state};
+pub(crate) use send::{change_state, wrong_state};
 pub(crate) use take::{Take, TakenRun};
 pub(crate) use timer::BeginTimer;
 pub use timer::TimerOptions;

@@ -92,6 +92,7 @@ fn fire(work: &mut Work<'_>, due: &Due, body: Body) -> Outcome<u64> {
     };
     side.timers.remove(index);
     arrival::time_out(work, &mut conversation, id.role, body)?;
+    work.changes.counts.timers += 1;
     work.save(conversation);
     Ok(1)
 }

@@ -4,21 +4,17 @@ use std::rc::Rc;
 
 use uuid::Uuid;
 
+use super::dropped::{HAS_ENDED, IS_GONE, drop_rows};
 use crate::arrival;
-use crate::body::{Body, Part, Value};
+use crate::body::{Body, Part};
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::definitions::{Catalog, SentBy};
 use crate::error::{Error, ErrorCode};
 use crate::ids::{Role, SideId};
 use crate::message::{Class, Row, count, system};
-use crate::notice::Dropped;
 use crate::stop::Outcome;
 use crate::work::{Purpose, Work};
-
-/// Why a message is dropped.
-pub(super) const HAS_ENDED: &str = "the far side has ended the conversation";
-pub(super) const IS_GONE: &str = "the far endpoint is gone";
 
 /// A message that is to be sent.
 #[derive(Clone, Debug)]
@@ -187,6 +183,7 @@ fn send(
         body: message.body.clone(),
     };
     let rows: Vec<Row> = messages.iter().map(row).collect();
+    work.changes.counts.sends += count(rows.len());
     if conversation.local.is_none() {
         conversation.local = Some(is_local(work, &conversation)?);
     }
@@ -326,48 +323,6 @@ fn transmit(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, ad
 /// In the commit of a transaction: the far side ended, or failed, after the transaction had sent. That is not the transaction's fault.
 fn is_late(work: &Work<'_>, state: State) -> bool {
     matches!(work.purpose, Purpose::CommitOf(_)) && matches!(state, State::DisconnectedInbound | State::Error)
-}
-
-/// Rows that `role` has sent go nowhere, and every broker hears of it (D13).
-pub(super) fn drop_rows(work: &mut Work<'_>, conversation: &Conversation, role: Role, rows: &[Row], reason: &str) {
-    let reason: Rc<str> = reason.into();
-    for row in rows {
-        let mut message = shared_columns(conversation, role);
-        message.extend([
-            ("messageId", Value::from(&*crate::ids::text(row.id))),
-            ("messageTypeName", Value::from(&*row.message_type)),
-            ("messageEnqueueTime", Value::from(row.time)),
-        ]);
-        work.changes.notice.dropped.push(Dropped { reason: Rc::clone(&reason), message });
-    }
-}
-
-/// The same for rows that are stored and not read for it: so many from a number on.
-pub(crate) fn drop_stored(
-    work: &mut Work<'_>,
-    conversation: &Conversation,
-    role: Role,
-    (first, rows): (u64, u64),
-    reason: &str,
-) {
-    let reason: Rc<str> = match rows {
-        0 => return,
-        1 => reason.into(),
-        _ => format!("{reason} ({rows} messages)").into(),
-    };
-    let mut message = shared_columns(conversation, role);
-    message.push(("messageSequenceNumber", crate::record::value(first)));
-    work.changes.notice.dropped.push(Dropped { reason, message });
-}
-
-/// What the messages that `role` has sent have in common.
-fn shared_columns(conversation: &Conversation, role: Role) -> Vec<(&'static str, Value)> {
-    vec![
-        ("conversationHandle", Value::from(&*conversation.handle(role))),
-        ("conversationId", Value::from(&*conversation.id)),
-        ("serviceName", Value::from(&**conversation.service(role.other()))),
-        ("serviceContractName", Value::from(&*conversation.contract)),
-    ]
 }
 
 /// An endpoint goes into another state.

@@ -76,6 +76,7 @@ impl Take {
         let service = side.service;
         let taken = self.count();
         poison::settle(work, side)?;
+        work.changes.counts.receives += taken;
         side.cursor = self.to;
         side.system.retain(|row| !self.system.contains(&(row.kind, row.number)));
         side.unread = side.unread.saturating_sub(taken);

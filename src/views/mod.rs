@@ -5,6 +5,7 @@ mod endpoints;
 mod filter;
 mod queues;
 mod select;
+mod stats;
 mod transmission;
 
 use std::rc::Rc;
@@ -26,6 +27,8 @@ pub use filter::RowFilter;
 pub use queues::QueueInfo;
 use queues::{count_rows, queues};
 use select::select;
+use stats::gauges;
+pub use stats::{BrokerStats, Gauges};
 pub use transmission::TransmissionRow;
 use transmission::transmission_queue;
 
@@ -69,6 +72,7 @@ pub(crate) enum View {
     Select(Rc<str>, RowFilter),
     Count(Rc<str>, RowFilter),
     Queues,
+    Stats,
     Conversations(EndpointFilter),
     Info(Rc<str>),
     TransmissionQueue(Option<Rc<str>>),
@@ -81,6 +85,7 @@ pub(crate) enum Seen {
     Rows(Page<Rows>),
     Count(u64),
     Queues(Vec<QueueInfo>),
+    Stats(BrokerStats),
     Endpoints(Page<Endpoint>),
     TransmissionQueue(Vec<TransmissionRow>),
 }
@@ -136,6 +141,7 @@ fn look(work: &mut Work<'_>, view: &View) -> Outcome<Seen> {
         View::TransmissionQueue(conversation) => {
             transmission_queue(work, conversation.as_deref()).map(Seen::TransmissionQueue)
         }
+        View::Stats => gauges(work).map(|gauges| Seen::Stats(BrokerStats { gauges, ..BrokerStats::default() })),
         _ => queues(work).map(Seen::Queues),
     }
 }

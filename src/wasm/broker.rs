@@ -244,6 +244,11 @@ impl RawBroker {
         self.see(Ok(View::Queues), JsValue::NULL, true)
     }
 
+    /// What this broker has done, and what the database holds.
+    pub fn stats(&self) -> Promise {
+        self.see(Ok(View::Stats), JsValue::NULL, true)
+    }
+
     /// Endpoints of conversations.
     pub fn conversations(&self, filter: JsValue, token: JsValue, all: bool) -> Promise {
         self.see(Ok(View::Conversations(convert::endpoint_filter(&filter))), token, all)

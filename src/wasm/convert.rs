@@ -212,6 +212,7 @@ pub(super) fn seen(view: &View, seen: &Seen) -> JsValue {
         Seen::Rows(batches) => page(&batches.rows, batches.next.as_deref(), rows),
         Seen::Count(count) => value(*count).0,
         Seen::Queues(queues) => list(queues, queue),
+        Seen::Stats(stats) => super::shown::stats(stats).0,
         Seen::Endpoints(endpoints) if matches!(view, View::Info(_)) => {
             endpoints.rows.first().map_or(JsValue::NULL, |found| endpoint(found).0)
         }

@@ -7,6 +7,7 @@ mod broker;
 mod convert;
 mod error;
 mod registry;
+mod shown;
 mod signal;
 mod transaction;
 

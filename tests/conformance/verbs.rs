@@ -46,6 +46,7 @@ mod remote;
 mod retention;
 mod reuse;
 mod send;
+mod stats;
 mod sweep;
 mod tabs;
 mod timers;

@@ -1,0 +1,28 @@
+//! What the views of the broker as a whole show.
+
+use crate::body::Value;
+use crate::conversation::State;
+use crate::record::value;
+use crate::views::BrokerStats;
+
+pub(super) fn stats(stats: &BrokerStats) -> Value {
+    let (counts, gauges) = (&stats.counts, &stats.gauges);
+    let time = |time: Option<f64>| time.map_or_else(Value::null, Value::from);
+    let states = State::ALL.iter().zip(gauges.open_conversations);
+    Value::object(vec![
+        ("sends", value(counts.sends)),
+        ("receives", value(counts.receives)),
+        ("enqueued", value(counts.enqueued)),
+        ("delayedDispatched", value(counts.delayed_dispatched)),
+        ("transmitted", value(counts.transmitted)),
+        ("rollbacks", value(counts.rollbacks)),
+        ("dropped", value(counts.dropped)),
+        ("activations", value(counts.activations)),
+        ("timers", value(counts.timers)),
+        ("openConversations", Value::object(states.map(|(state, count)| (state.letters(), value(count))).collect())),
+        ("transmissionQueued", value(gauges.transmission_queued)),
+        ("failed", value(gauges.failed)),
+        ("oldestReady", time(gauges.oldest_ready)),
+        ("oldestTransmission", time(gauges.oldest_transmission)),
+    ])
+}
