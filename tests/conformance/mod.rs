@@ -8,6 +8,8 @@
 mod support;
 
 #[cfg(not(target_arch = "wasm32"))]
+mod behaviours;
+#[cfg(not(target_arch = "wasm32"))]
 mod random;
 mod store;
 mod verbs;

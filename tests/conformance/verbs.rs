@@ -43,6 +43,7 @@ mod priorities;
 mod queue_off;
 mod receive;
 mod remote;
+mod restart;
 mod retention;
 mod reuse;
 mod send;

@@ -66,6 +66,7 @@ pub(super) async fn reads_see_the_writes_before_them(bench: &Bench) {
     assert_eq!(get(&*store, QUEUES, 2_u32).await.as_deref(), Some("two"));
 }
 
+/// D22.
 pub(super) async fn keys_sort_as_in_indexed_db(bench: &Bench) {
     let store = bench.connect().await;
     let sorted = [

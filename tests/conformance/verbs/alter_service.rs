@@ -178,6 +178,7 @@ async fn d17_numbers_go_on_rising_in_both_queues(shop: &Shop) {
     assert_eq!(shop.receive("house").await, ["0 Order 0 m1", "0 Note 1 m2"]);
 }
 
+/// B17.
 async fn contracts_come_and_go_for_new_conversations(shop: &Shop) {
     let second = Definitions {
         contracts: vec![("Second".into(), vec![("Note".into(), SentBy::Any)])],

@@ -9,16 +9,16 @@ use pocket_broker::error::ErrorCode;
 use super::super::support::shop::{Shop, dialog_of, refused, to_kitchen};
 
 mount! {
-    b05_a_service_without_contracts_begins_and_refuses,
+    b05_b17_a_service_without_contracts_begins_and_refuses,
     b06_service_names_are_compared_exactly,
     b10_a_dialog_begins_in_so_and_nobody_is_contacted,
     b11_an_unknown_target_is_no_error,
     b14_an_unknown_service_contract_or_relation_is_refused,
     begin_says_what_it_began,
-    dialogs_have_handles_and_groups_of_their_own,
+    b12_dialogs_have_handles_and_groups_of_their_own,
     lifetimes_have_bounds,
     one_relation_is_enough,
-    the_default_contract_is_there,
+    b24_the_default_contract_and_type_are_there,
 }
 
 async fn b10_a_dialog_begins_in_so_and_nobody_is_contacted(shop: &Shop) {
@@ -39,7 +39,7 @@ async fn begin_says_what_it_began(shop: &Shop) {
     assert_eq!((&end.conversation_id, &end.conversation_group_id), (&begun.conversation_id, &begun.group_id));
 }
 
-async fn dialogs_have_handles_and_groups_of_their_own(shop: &Shop) {
+async fn b12_dialogs_have_handles_and_groups_of_their_own(shop: &Shop) {
     let (first, second) = (shop.begin().await, shop.begin().await);
     let ids = |begun: &pocket_broker::ConversationInfo| {
         [&begun.handle, &begun.conversation_id, &begun.group_id].map(Rc::clone)
@@ -56,9 +56,11 @@ async fn b11_an_unknown_target_is_no_error(shop: &Shop) {
 }
 
 async fn b06_service_names_are_compared_exactly(shop: &Shop) {
-    let begun = shop.broker.begin_dialog(dialog_of("Counter", "kitchen ")).await.expect("nobody is contacted");
-    shop.send(&begun.handle, "Order", "m1").await;
-    assert_eq!(shop.rows("kitchen").await, [""; 0]);
+    for name in ["KITCHEN", "kitcheN", "Kitchen ", "Kitche\u{301}n"] {
+        let begun = shop.broker.begin_dialog(dialog_of("Counter", name)).await.expect("nobody is contacted");
+        shop.send(&begun.handle, "Order", "m1").await;
+    }
+    assert_eq!((shop.rows("kitchen").await, shop.outside().await.len()), (vec![], 4));
     refused(shop.broker.begin_dialog(dialog_of("COUNTER", "Kitchen")).await, ErrorCode::ServiceNotFound);
 }
 
@@ -70,8 +72,11 @@ async fn b14_an_unknown_service_contract_or_relation_is_refused(shop: &Shop) {
     assert_eq!(refused(shop.broker.begin_dialog(options).await, ErrorCode::ContractNotFound).number(), Some(8425));
     let ended = shop.begin().await.handle;
     shop.end(&ended).await;
-    let options = BeginDialog { related_conversation: Some(ended.to_string()), ..to_kitchen() };
-    assert_eq!(refused(shop.broker.begin_dialog(options).await, ErrorCode::ConversationNotFound).number(), Some(8426));
+    for unknown in [&*ended, "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "x", ""] {
+        let options = BeginDialog { related_conversation: Some(unknown.into()), ..to_kitchen() };
+        let error = refused(shop.broker.begin_dialog(options).await, ErrorCode::ConversationNotFound);
+        assert_eq!(error.number(), Some(8426));
+    }
     for bad in [("", "Kitchen"), ("Counter", "")] {
         refused(shop.broker.begin_dialog(dialog_of(bad.0, bad.1)).await, ErrorCode::InvalidArgument);
     }
@@ -123,7 +128,7 @@ async fn lifetimes_have_bounds(shop: &Shop) {
     shop.end(&dialog.initiator).await;
 }
 
-async fn the_default_contract_is_there(shop: &Shop) {
+async fn b24_the_default_contract_and_type_are_there(shop: &Shop) {
     let options = BeginDialog { contract: None, ..dialog_of("Counter", "kitchen") };
     let begun = shop.broker.begin_dialog(options).await.expect("every queue has a service of its name");
     assert_eq!(&*begun.contract, "DEFAULT");
@@ -133,7 +138,8 @@ async fn the_default_contract_is_there(shop: &Shop) {
     assert_eq!(error.number(), Some(8431));
 }
 
-async fn b05_a_service_without_contracts_begins_and_refuses(shop: &Shop) {
+/// D13.
+async fn b05_b17_a_service_without_contracts_begins_and_refuses(shop: &Shop) {
     let service = ServiceOptions { queue: Some("house".into()), contracts: Vec::new() };
     shop.broker
         .define(Definitions { services: vec![("Guest".into(), service)], ..Definitions::default() })

@@ -22,6 +22,7 @@ mount! {
     ten_thousand_sends_need_few_transactions,
 }
 
+/// D2.
 async fn ten_thousand_sends_need_few_transactions(shop: &Shop) {
     let dialog = shop.order("first").await;
     shop.faults.reset_counts();

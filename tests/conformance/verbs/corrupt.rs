@@ -35,6 +35,7 @@ async fn corrupt(broker: &Broker, options: ReceiveOptions) -> Error {
     refused(broker.receive("kitchen", options, None).await, ErrorCode::StorageCorrupt)
 }
 
+/// D37.
 async fn receive_passes_over_it(bench: fn() -> Bench) {
     for store in STORES {
         let shop = Shop::open(bench()).await;
@@ -73,7 +74,7 @@ async fn receive_passes_over_it(bench: fn() -> Bench) {
     }
 }
 
-/// What is asked for by name is not passed over.
+/// What is asked for by name is not passed over. D37.
 async fn by_its_handle_it_is_refused(bench: fn() -> Bench) {
     for store in [StoreName::Messages, StoreName::Conversations] {
         let shop = Shop::open(bench()).await;
@@ -99,7 +100,7 @@ async fn by_its_handle_it_is_refused(bench: fn() -> Bench) {
     }
 }
 
-/// Calls that share a storage transaction with one that needs it.
+/// Calls that share a storage transaction with one that needs it. D37.
 async fn only_who_needs_it_fails(bench: fn() -> Bench) {
     let shop = Shop::open(bench()).await;
     let dialogs = dialogs(&shop, &["a", "b", "c"]).await;
@@ -111,6 +112,7 @@ async fn only_who_needs_it_fails(bench: fn() -> Bench) {
     shop.discard().await;
 }
 
+/// D37.
 async fn what_comes_before_it_is_received(bench: fn() -> Bench) {
     let shop = Shop::open(bench()).await;
     let dialog = shop.order("a").await;

@@ -12,6 +12,7 @@ use super::super::support::shop::{Shop, definitions, dialog_of, refused};
 
 mount! {
     b01_b02_a_contract_needs_an_initiator_type_and_no_type_twice,
+    b03_what_says_nothing_of_validation_has_none,
     b04_a_queue_without_options,
     d22_names_have_1_to_128_characters,
     d23_validations_are_kept,
@@ -68,6 +69,17 @@ async fn b01_b02_a_contract_needs_an_initiator_type_and_no_type_twice(shop: &Sho
     let twice = contracts("C", &[("Order", SentBy::Any), ("Order", SentBy::Initiator)]);
     assert_eq!(refused(shop.broker.define(twice).await, ErrorCode::InvalidArgument).number(), Some(8403));
     shop.broker.define(contracts("C", &[("Note", SentBy::Any)])).await.expect("one type for both is enough");
+}
+
+/// A message type always says its validation here; what comes without one is built in, or the body of a queue.
+async fn b03_what_says_nothing_of_validation_has_none(shop: &Shop) {
+    assert_eq!(shop.broker.validation_of("DEFAULT"), Some(Validation::None));
+    shop.broker.define(types("Plain", Validation::default())).await.expect("a new type");
+    assert_eq!(shop.another_tab().await.validation_of("Plain"), Some(Validation::None));
+    let begun = BeginDialog { contract: None, ..dialog_of("Counter", "kitchen") };
+    let begun = shop.broker.begin_dialog(begun).await.expect("the dialog begins");
+    shop.send(&begun.handle, "DEFAULT", "anything").await;
+    assert_eq!(shop.messages("kitchen", Default::default()).await[0].validation, "N");
 }
 
 async fn b04_a_queue_without_options(shop: &Shop) {

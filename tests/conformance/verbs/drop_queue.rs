@@ -9,9 +9,9 @@ use super::super::support::detail;
 use super::super::support::shop::{Shop, definitions, dialog_of, refused};
 
 mount! {
-    b7_a_queue_that_a_service_uses_is_refused,
-    b7_its_own_service_counts_by_its_conversations,
-    b8_its_own_service_may_be_named_by_a_priority,
+    b07_a_queue_that_a_service_uses_is_refused,
+    b07_its_own_service_counts_by_its_conversations,
+    b08_its_own_service_may_be_named_by_a_priority,
     a_dropped_queue_is_gone,
     it_is_gone_in_every_tab,
     the_error_queue_stays,
@@ -23,7 +23,7 @@ fn spare() -> Definitions {
     Definitions { queues: vec![("spare".into(), QueueOptions::default())], ..Definitions::default() }
 }
 
-async fn b7_a_queue_that_a_service_uses_is_refused(shop: &Shop) {
+async fn b07_a_queue_that_a_service_uses_is_refused(shop: &Shop) {
     let error = refused(shop.broker.drop_queue("kitchen").await, ErrorCode::InUse);
     assert_eq!(
         (detail(&error, "queue").as_deref(), detail(&error, "service").as_deref()),
@@ -40,7 +40,7 @@ async fn b7_a_queue_that_a_service_uses_is_refused(shop: &Shop) {
     shop.broker.drop_queue("counter").await.expect("nothing is on it any more");
 }
 
-async fn b7_its_own_service_counts_by_its_conversations(shop: &Shop) {
+async fn b07_its_own_service_counts_by_its_conversations(shop: &Shop) {
     shop.broker.define(spare()).await.expect("a new queue");
     let begun = BeginDialog { contract: None, ..dialog_of("Counter", "spare") };
     let begun = shop.broker.begin_dialog(begun).await.expect("the dialog begins");
@@ -51,7 +51,7 @@ async fn b7_its_own_service_counts_by_its_conversations(shop: &Shop) {
     shop.broker.drop_queue("spare").await.expect("nothing is on it any more");
 }
 
-async fn b8_its_own_service_may_be_named_by_a_priority(shop: &Shop) {
+async fn b08_its_own_service_may_be_named_by_a_priority(shop: &Shop) {
     let rule = PriorityRule { contract: None, local_service: Some("spare".into()), remote_service: None, level: 7.0 };
     let named = Definitions { priorities: vec![("p".into(), rule)], ..spare() };
     shop.broker.define(named).await.expect("the rule is right");

@@ -15,7 +15,7 @@ use super::super::support::host::tick;
 use super::super::support::shop::{Shop, begin, cleanup, definitions, dialog_of, receive, refused, send, to_kitchen};
 
 mount! {
-    b8_a_service_that_a_priority_names_is_refused,
+    b08_a_service_that_a_priority_names_is_refused,
     b108_rows_go_and_far_sides_get_an_error,
     b108_far_sides_elsewhere_are_told_when_they_can_be,
     b108_many_rows_are_swept,
@@ -38,7 +38,7 @@ async fn drop_it(shop: &Shop, service: &str) {
     shop.assert_sound().await;
 }
 
-async fn b8_a_service_that_a_priority_names_is_refused(shop: &Shop) {
+async fn b08_a_service_that_a_priority_names_is_refused(shop: &Shop) {
     for (name, local, remote) in [("local", Some("Kitchen"), None), ("remote", None, Some("Counter"))] {
         let rule = PriorityRule {
             contract: None,

@@ -11,7 +11,7 @@ use super::super::support::detail;
 use super::super::support::shop::{Shop, cleanup, refused, with_error};
 
 mount! {
-    b67_b69_what_was_sent_comes_before_the_end_dialog,
+    b69_what_was_sent_comes_before_the_end_dialog,
     b71_one_end_leaves_the_other_in_di,
     b72_the_second_end_tells_nobody,
     b73_d14_discarded_rows_are_counted,
@@ -28,6 +28,7 @@ mount! {
     unread_large_bodies_go_with_the_rows,
 }
 
+/// D11.
 async fn b71_one_end_leaves_the_other_in_di(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.notices();
@@ -43,7 +44,7 @@ async fn b71_one_end_leaves_the_other_in_di(shop: &Shop) {
     assert_eq!(shop.outside().await, [""; 0]);
 }
 
-async fn b67_b69_what_was_sent_comes_before_the_end_dialog(shop: &Shop) {
+async fn b69_what_was_sent_comes_before_the_end_dialog(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.send(&dialog.initiator, "Note", "m2").await;
     shop.end(&dialog.initiator).await;
@@ -69,7 +70,7 @@ async fn b73_d14_discarded_rows_are_counted(shop: &Shop) {
     assert_eq!(shop.end(&dialog.initiator).await, EndResult { discarded: 1, archived: 0 }, "the EndDialog");
 }
 
-/// D13: an Error for a side that has ended, or that is gone, goes nowhere, and that is told.
+/// D13, B78: an Error for a side that has ended, or that is gone, goes nowhere, and that is told.
 async fn d13_an_error_for_an_ended_side_is_reported(shop: &Shop) {
     let gone = shop.order("m1").await;
     shop.clean_up(&gone.initiator).await;
@@ -96,6 +97,7 @@ async fn d13_an_error_for_an_ended_side_is_reported(shop: &Shop) {
     assert_eq!(shop.dropped(), [""; 0], "an EndDialog that nobody needs is no loss");
 }
 
+/// D32.
 async fn b75_an_error_needs_code_and_description(shop: &Shop) {
     let dialog = shop.order("m1").await;
     for code in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY, 2_147_483_648.0] {

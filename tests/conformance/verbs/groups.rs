@@ -7,11 +7,12 @@ use pocket_broker::definitions::{Definitions, PriorityRule};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::{BeginDialog, ConversationInfo, EndpointFilter, ReceiveOptions, RowFilter};
 
-use super::super::support::shop::{Shop, dialog_of, refused, show_all, to_kitchen};
+use super::super::support::shop::{Shop, dialog_of, refused, show_all, to_kitchen, top_of};
 
 mount! {
     b13_an_unused_group_id_makes_that_group,
     b15_a_group_has_one_service,
+    b38_a_handle_gives_one_conversation_of_its_group,
     b31_conversation_by_conversation_the_higher_priority_first,
     a_related_dialog_joins_the_group,
     a_group_is_received_from_by_its_id,
@@ -101,6 +102,19 @@ async fn a_group_is_received_from_by_its_id(shop: &Shop) {
     assert_eq!(receive_group(shop, "counter", &second.group_id).await, [""; 0]);
     let alone = shop.info(&other.initiator).await.expect("it is there").conversation_group_id;
     assert_eq!(receive_group(shop, "counter", &alone).await, ["0 Confirm 0 c1"], "a group of one");
+}
+
+async fn b38_a_handle_gives_one_conversation_of_its_group(shop: &Shop) {
+    let (first, second) = a_group_of_two(shop).await;
+    assert_eq!(shop.receive_from("counter", &second.handle).await, ["0 Confirm 0 b1", "0 Confirm 1 b2"]);
+    assert_eq!(shop.receive_from("counter", &second.handle).await, [""; 0], "never filled up from the other");
+    let transaction = shop.broker.begin().expect("the broker is open");
+    let one = ReceiveOptions { conversation: Some(Rc::clone(&first.handle)), ..top_of(1) };
+    assert_eq!(show_all(&transaction.receive("counter", one).await.expect("the queue is on")), ["0 Confirm 0 a1"]);
+    shop.send(&shop.dialog(&second).await.target, "Confirm", "b3").await;
+    assert_eq!(shop.receive_from("counter", &second.handle).await, [""; 0], "it is the group that is held");
+    transaction.commit().await.expect("it commits");
+    assert_eq!(shop.receive("counter").await, ["0 Confirm 1 a2", "0 Confirm 2 b3"]);
 }
 
 /// What is ready lies in the store, where the side still is alone in its group.

@@ -17,7 +17,7 @@ mount! {
     a_side_that_has_ended_hears_nothing,
     a_side_that_has_failed_hears_nothing_more,
     a_timer_still_fires_afterwards,
-    what_is_to_be_transmitted_is_held,
+    b81_what_is_to_be_transmitted_is_held,
     the_last_end_takes_the_lifetime_along,
 }
 
@@ -121,7 +121,7 @@ async fn a_timer_still_fires_afterwards(shop: &Shop) {
     refused(shop.try_timer(&dialog.initiator, 1.0, "").await, ErrorCode::TimerBeyondLifetime);
 }
 
-async fn what_is_to_be_transmitted_is_held(shop: &Shop) {
+async fn b81_what_is_to_be_transmitted_is_held(shop: &Shop) {
     let dialog = begin(shop, dialog_of("Counter", "Elsewhere")).await;
     assert_eq!(shop.outside().await, ["Order 0 m1"]);
     assert_eq!(shop.pass(1_000.0).await, 1);

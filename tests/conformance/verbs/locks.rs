@@ -24,7 +24,7 @@ mount! {
 }
 
 async fn b44_b45_a_group_has_one_reader(shop: &Shop) {
-    let (first, _) = (shop.order("a").await, shop.order("b").await);
+    let (first, second) = (shop.order("a").await, shop.order("b").await);
     let (one, other) = (begin(shop), begin(shop));
     assert_eq!(receive(&one, "kitchen").await, ["0 Order 0 a"]);
     assert_eq!(receive(&other, "kitchen").await, ["0 Order 0 b"], "another group");
@@ -35,10 +35,13 @@ async fn b44_b45_a_group_has_one_reader(shop: &Shop) {
     assert_eq!(receive(&one, "kitchen").await, ["0 Note 1 a2"], "its own group again");
     one.rollback();
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a", "0 Note 1 a2"]);
+    shop.send(&second.initiator, "Note", "b2").await;
+    assert_eq!(shop.receive("kitchen").await, [""; 0]);
     other.commit().await.expect("it commits");
-    assert_eq!(shop.rows("kitchen").await, [""; 0]);
+    assert_eq!(shop.receive("kitchen").await, ["0 Note 1 b2"], "free after a commit, too");
 }
 
+/// D16.
 async fn b46_arrivals_are_not_blocked(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let transaction = begin(shop);
@@ -141,6 +144,7 @@ async fn d25_close_does_not_wait(shop: &Shop) {
     other.close().await;
 }
 
+/// D16.
 async fn a_group_is_locked_even_for_a_look(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let transaction = begin(shop);
@@ -152,6 +156,7 @@ async fn a_group_is_locked_even_for_a_look(shop: &Shop) {
     assert_eq!(shop.receive("counter").await, ["0 Confirm 0 r1"]);
 }
 
+/// D26.
 async fn the_slower_of_two_tabs_is_refused(shop: &Shop) {
     let other = shop.tab_without_locks().await;
     let (first, second) = (shop.order("a").await, shop.order("b").await);

@@ -20,8 +20,8 @@ mount! {
     b50_a_group_of_another_queue_or_service_is_refused,
     b51_unread_messages_are_received_under_the_new_group,
     b51_what_waits_outside_comes_in_under_the_new_group,
-    d9_a_handle_comes_before_a_group,
-    d9_an_unknown_group_is_made,
+    d09_a_handle_comes_before_a_group,
+    d09_an_unknown_group_is_made,
     d16_the_state_must_allow_it,
     d29_a_move_is_seen_inside_its_transaction,
     d29_a_move_is_checked_again_at_the_commit,
@@ -145,7 +145,7 @@ async fn b51_what_waits_outside_comes_in_under_the_new_group(shop: &Shop) {
     assert_eq!(shop.receive("counter").await, ["0 Confirm 0 b1", "0 Confirm 0 a1"]);
 }
 
-async fn d9_a_handle_comes_before_a_group(shop: &Shop) {
+async fn d09_a_handle_comes_before_a_group(shop: &Shop) {
     let (first, second) = (shop.begin().await, shop.begin().await);
     move_to(shop, &first.handle, &second.handle.to_uppercase()).await;
     assert_eq!(group_of(shop, &first.handle).await, second.group_id);
@@ -160,7 +160,7 @@ async fn d9_a_handle_comes_before_a_group(shop: &Shop) {
     assert_eq!(refused(unknown.await, ErrorCode::ConversationNotFound).number(), Some(8426));
 }
 
-async fn d9_an_unknown_group_is_made(shop: &Shop) {
+async fn d09_an_unknown_group_is_made(shop: &Shop) {
     let id = "6BA7B810-9dad-11d1-80b4-00c04fd430c8";
     let (first, second) = (shop.begin().await, shop.begin().await);
     move_to(shop, &first.handle, id).await;

@@ -8,7 +8,7 @@ use super::super::support::host::tick;
 use super::super::support::shop::{Shop, named};
 
 mount! {
-    b82_b107_a_timer_fires_by_itself,
+    b82_a_timer_fires_by_itself,
     b96_what_was_due_meanwhile_happens_at_the_next_start,
     a_close_lets_go_of_the_timer,
     a_failing_poll_is_tried_again,
@@ -61,7 +61,7 @@ async fn timer(broker: &Broker, handle: &str, timeout: f64) {
     broker.begin_conversation_timer(handle, Some(timeout), named("", None)).await.expect("it can be begun");
 }
 
-async fn b82_b107_a_timer_fires_by_itself(shop: &Shop) {
+async fn b82_a_timer_fires_by_itself(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 2_000.0).await;
     until_sleeping(shop, &[2_000.0]).await;
@@ -74,6 +74,7 @@ async fn b82_b107_a_timer_fires_by_itself(shop: &Shop) {
     until_sleeping(shop, &[]).await;
 }
 
+/// D34.
 async fn nobody_sleeps_while_nothing_is_due(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
@@ -134,6 +135,7 @@ async fn an_earlier_timer_elsewhere_wakes_the_poller(shop: &Shop) {
     until_ready(shop, "counter", 1).await;
 }
 
+/// D34.
 async fn of_several_tabs_one_fires(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 1_000.0).await;

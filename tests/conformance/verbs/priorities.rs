@@ -203,6 +203,7 @@ async fn b94_a_move_and_another_queue_change_no_level(shop: &Shop) {
     assert_eq!(shop.receive("house").await, ["0 Confirm 0 low"]);
 }
 
+/// B95.
 async fn b93_the_higher_level_first(shop: &Shop) {
     define(
         shop,

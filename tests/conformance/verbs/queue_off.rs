@@ -9,18 +9,19 @@ use super::super::support::shop::{Shop, refused};
 
 mount! {
     b19_messages_wait_outside_and_come_in_order,
-    b81_what_a_side_sent_goes_with_its_cleanup,
-    an_end_dialog_waits_and_the_sender_is_do,
-    an_error_takes_the_place_of_what_waits,
-    cleanup_of_the_waiting_sender_leaves_the_target,
-    cleanup_drops_what_waits,
+    b70_an_error_drops_what_both_sides_sent,
+    b69_b71_an_end_dialog_waits_and_the_sender_is_do,
+    b70_an_error_takes_the_place_of_what_waits,
+    d11_cleanup_of_the_waiting_sender_leaves_the_target,
+    b77_cleanup_drops_what_waits,
     only_what_came_later_waits,
-    the_end_of_the_target_takes_what_waits,
-    the_far_side_of_a_waiting_end_may_end_too,
+    b81_the_end_of_the_target_takes_what_waits,
+    b78_the_far_side_of_a_waiting_end_may_end_too,
     the_transmission_queue_is_filtered,
-    what_is_sent_to_a_side_that_ended_is_dropped,
+    b74_what_is_sent_to_a_side_that_ended_is_dropped,
 }
 
+/// D12.
 async fn b19_messages_wait_outside_and_come_in_order(shop: &Shop) {
     shop.switch("kitchen", Status::Off).await;
     let (first, second) = (shop.order("a1").await, shop.order("b1").await);
@@ -53,6 +54,7 @@ async fn b19_messages_wait_outside_and_come_in_order(shop: &Shop) {
     assert_eq!(shop.receive("kitchen").await, ["0 Note 2 a3"]);
 }
 
+/// D12.
 async fn only_what_came_later_waits(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.send(&dialog.initiator, "Note", "m2").await;
@@ -79,7 +81,8 @@ async fn the_transmission_queue_is_filtered(shop: &Shop) {
     assert_eq!((of(&first.target).await, of("x").await), (0, 0), "by sender");
 }
 
-async fn an_end_dialog_waits_and_the_sender_is_do(shop: &Shop) {
+/// D18.
+async fn b69_b71_an_end_dialog_waits_and_the_sender_is_do(shop: &Shop) {
     shop.switch("kitchen", Status::Off).await;
     let dialog = shop.order("m1").await;
     shop.end(&dialog.initiator).await;
@@ -100,7 +103,7 @@ async fn an_end_dialog_waits_and_the_sender_is_do(shop: &Shop) {
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1", "0 EndDialog 1"]);
 }
 
-async fn an_error_takes_the_place_of_what_waits(shop: &Shop) {
+async fn b70_an_error_takes_the_place_of_what_waits(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.switch("kitchen", Status::Off).await;
     shop.send(&dialog.initiator, "Note", "m2").await;
@@ -119,7 +122,7 @@ async fn an_error_takes_the_place_of_what_waits(shop: &Shop) {
     );
 }
 
-async fn cleanup_drops_what_waits(shop: &Shop) {
+async fn b77_cleanup_drops_what_waits(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.switch("kitchen", Status::Off).await;
     shop.send(&dialog.initiator, "Note", "m2").await;
@@ -132,7 +135,7 @@ async fn cleanup_drops_what_waits(shop: &Shop) {
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1", "1 Error 1 -8462"]);
 }
 
-async fn cleanup_of_the_waiting_sender_leaves_the_target(shop: &Shop) {
+async fn d11_cleanup_of_the_waiting_sender_leaves_the_target(shop: &Shop) {
     for fails in [false, true] {
         shop.switch("kitchen", Status::On).await;
         let dialog = shop.order("m1").await;
@@ -156,7 +159,8 @@ async fn cleanup_of_the_waiting_sender_leaves_the_target(shop: &Shop) {
     }
 }
 
-async fn the_end_of_the_target_takes_what_waits(shop: &Shop) {
+/// D14.
+async fn b81_the_end_of_the_target_takes_what_waits(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.switch("kitchen", Status::Off).await;
     shop.send(&dialog.initiator, "Note", "m2").await;
@@ -166,7 +170,7 @@ async fn the_end_of_the_target_takes_what_waits(shop: &Shop) {
     assert_eq!(shop.receive("counter").await, ["0 EndDialog 0"]);
 }
 
-async fn the_far_side_of_a_waiting_end_may_end_too(shop: &Shop) {
+async fn b78_the_far_side_of_a_waiting_end_may_end_too(shop: &Shop) {
     for ending in [0, 1, 2] {
         shop.switch("kitchen", Status::Off).await;
         let dialog = shop.order("m1").await;
@@ -185,7 +189,7 @@ async fn the_far_side_of_a_waiting_end_may_end_too(shop: &Shop) {
     }
 }
 
-async fn what_is_sent_to_a_side_that_ended_is_dropped(shop: &Shop) {
+async fn b74_what_is_sent_to_a_side_that_ended_is_dropped(shop: &Shop) {
     shop.switch("kitchen", Status::Off).await;
     let dialog = shop.order("m1").await;
     shop.end(&dialog.initiator).await;
@@ -197,7 +201,7 @@ async fn what_is_sent_to_a_side_that_ended_is_dropped(shop: &Shop) {
 }
 
 /// Both queues off, both sides have sent.
-async fn b81_what_a_side_sent_goes_with_its_cleanup(shop: &Shop) {
+async fn b70_an_error_drops_what_both_sides_sent(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.switch("kitchen", Status::Off).await;
     shop.switch("counter", Status::Off).await;

@@ -30,6 +30,7 @@ async fn b32_an_empty_queue_gives_nothing(shop: &Shop) {
     assert!(error.to_string().contains("nothing"), "{error}");
 }
 
+/// B54, D1.
 async fn b40_rows_show_status_0_and_are_gone(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let rows = shop.broker.receive("kitchen", ReceiveOptions::default(), None).await.expect("the queue is on");
@@ -53,6 +54,7 @@ async fn b29_rows_are_of_one_group(shop: &Shop) {
     assert_eq!(shop.receive_top("kitchen", 1).await, ["0 Order 0 a1"]);
 }
 
+/// B30.
 async fn receiving_in_parts_misses_nothing(shop: &Shop) {
     let dialog = shop.order("first").await;
     shop.send_many(&dialog.initiator, "Note", 0..700).await;
@@ -100,6 +102,7 @@ async fn top_is_a_whole_number_from_one(shop: &Shop) {
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"]);
 }
 
+/// D32.
 async fn b36_a_queue_that_is_off_refuses(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.switch("kitchen", Status::Off).await;

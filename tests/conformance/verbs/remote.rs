@@ -72,6 +72,7 @@ async fn end_appends_an_end_dialog(shop: &Shop) {
     assert_eq!(shop.state(&handle).await, "");
 }
 
+/// B70.
 async fn end_with_error_drops_what_waits(shop: &Shop) {
     let handle = far(shop, "m1").await;
     shop.send_many(&handle, "Note", 0..10).await;
@@ -82,6 +83,7 @@ async fn end_with_error_drops_what_waits(shop: &Shop) {
     assert_eq!(shop.transmission().await[0].body.field("description").text().as_deref(), Some("no more bread"));
 }
 
+/// B77, D19.
 async fn cleanup_leaves_nothing(shop: &Shop) {
     let handle = far(shop, "m1").await;
     shop.send_large(&handle, "m2").await;

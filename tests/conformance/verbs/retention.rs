@@ -18,11 +18,11 @@ mount! {
     b66_a_queue_that_is_off_can_keep_no_copy,
     a_system_message_is_retained,
     d05_on_applies_from_then_on,
-    d05_off_keeps_what_is_retained,
+    b68_d05_off_keeps_what_is_retained,
     d05_on_and_off_again_keep_what_they_kept,
     d07_service_names_say_whom_a_row_is_addressed_to,
     the_first_message_is_copied_too,
-    with_retention_off_no_row_stays,
+    b54_with_retention_off_no_row_stays,
     an_on_and_off_in_one_run_keeps_its_part,
 }
 
@@ -40,7 +40,7 @@ async fn retain_both(shop: &Shop) {
     shop.retain("kitchen", true).await;
 }
 
-async fn with_retention_off_no_row_stays(shop: &Shop) {
+async fn b54_with_retention_off_no_row_stays(shop: &Shop) {
     let dialog = shop.order("m1").await;
     assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec![], vec!["1 Order 0 m1".to_owned()]));
     shop.receive("kitchen").await;
@@ -55,6 +55,7 @@ async fn with_retention_off_no_row_stays(shop: &Shop) {
     assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec![], vec![]));
 }
 
+/// D1.
 async fn b57_b58_sent_rows_stay_and_are_not_received(shop: &Shop) {
     retain_both(shop).await;
     let dialog = shop.order("m1").await;
@@ -67,6 +68,7 @@ async fn b57_b58_sent_rows_stay_and_are_not_received(shop: &Shop) {
     assert_eq!((shop.queue("counter").await.ready, shop.queue("counter").await.retained), (0, 1));
 }
 
+/// B57.
 async fn the_first_message_is_copied_too(shop: &Shop) {
     shop.retain("counter", true).await;
     let begun = shop.begin().await;
@@ -74,6 +76,7 @@ async fn the_first_message_is_copied_too(shop: &Shop) {
     assert_eq!(shop.rows("counter").await, ["3 Order 0 0", "3 Order 1 1", "3 Order 2 2"]);
 }
 
+/// D1.
 async fn b55_b56_received_rows_stay_and_do_not_come_again(shop: &Shop) {
     retain_both(shop).await;
     let dialog = shop.order("m1").await;
@@ -213,7 +216,7 @@ async fn d05_on_applies_from_then_on(shop: &Shop) {
     assert_eq!(shop.rows("counter").await, ["3 Note 2 m3"]);
 }
 
-async fn d05_off_keeps_what_is_retained(shop: &Shop) {
+async fn b68_d05_off_keeps_what_is_retained(shop: &Shop) {
     retain_both(shop).await;
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;

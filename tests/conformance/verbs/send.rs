@@ -21,7 +21,7 @@ mount! {
     b30_order_holds_in_a_conversation,
     b66_own_queue_off_matters_only_with_retention,
     a_cancelled_send_stores_nothing,
-    bodies_and_headers_come_as_sent,
+    b23_d28_bodies_and_headers_come_as_sent,
     d06_numbers_begin_at_zero_in_each_direction,
     d11_a_far_endpoint_that_is_gone_answers_with_an_error,
     d11_one_error_is_enough,
@@ -71,6 +71,7 @@ async fn d06_numbers_begin_at_zero_in_each_direction(shop: &Shop) {
     assert_eq!((end.send_sequence, end.receive_sequence), (1, 2));
 }
 
+/// B24.
 async fn b21_a_type_outside_the_contract_is_refused(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let error = refused(shop.try_send(&dialog.initiator, "DEFAULT", "m2").await, ErrorCode::NotInContract);
@@ -81,6 +82,7 @@ async fn b21_a_type_outside_the_contract_is_refused(shop: &Shop) {
     assert_eq!(shop.info(&dialog.initiator).await.map(|end| end.send_sequence), Some(1));
 }
 
+/// D32.
 async fn b22_a_type_of_the_other_side_is_refused(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let error = refused(shop.try_send(&dialog.initiator, "Confirm", "m2").await, ErrorCode::WrongDirection);
@@ -157,8 +159,16 @@ async fn b27_a_state_that_forbids_it_is_named(shop: &Shop) {
         );
         assert!(error.to_string().contains(state), "{error}");
     }
+    shop.switch("kitchen", Status::Off).await;
+    let waiting = shop.order("m3").await;
+    shop.end(&waiting.initiator).await;
+    let error = refused(shop.try_send(&waiting.initiator, "Note", "x").await, ErrorCode::InvalidState);
+    assert_eq!((error.number(), detail(&error, "state").as_deref()), (Some(8429), Some("DO")));
+    let error = refused(shop.try_send(&ended.target, "Note", "x").await, ErrorCode::ConversationNotFound);
+    assert_eq!(error.number(), Some(8426), "where Service Broker may still show CD the row is gone");
 }
 
+/// B27.
 async fn unknown_handles_are_refused(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let group = shop.info(&dialog.initiator).await.expect("it is there").conversation_group_id;
@@ -181,6 +191,7 @@ async fn unknown_handles_are_refused(shop: &Shop) {
     shop.send(&shop.order("m2").await.initiator.to_uppercase(), "Note", "a handle is a UUID").await;
 }
 
+/// D32.
 async fn b66_own_queue_off_matters_only_with_retention(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.switch("counter", Status::Off).await;
@@ -241,7 +252,7 @@ async fn b30_order_holds_in_a_conversation(shop: &Shop) {
     assert!(rows[1..601].iter().enumerate().all(|(index, row)| *row == format!("0 Note {} {index}", index + 1)));
 }
 
-async fn bodies_and_headers_come_as_sent(shop: &Shop) {
+async fn b23_d28_bodies_and_headers_come_as_sent(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let headers = Value::object(vec![("language", Value::from("fr"))]);
     let bodies =
@@ -270,6 +281,7 @@ async fn nothing_to_send_is_nothing(shop: &Shop) {
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1"]);
 }
 
+/// D27.
 async fn a_cancelled_send_stores_nothing(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let cancelled =

@@ -6,7 +6,7 @@ use pocket_broker::error::ErrorCode;
 use pocket_broker::store::Operation;
 use pocket_broker::{Broker, EndOptions, ReceiveOptions};
 
-use super::super::support::shop::{Shop, begin, receive, refused, show_all};
+use super::super::support::shop::{Shop, begin, receive, refused, show_all, top_of};
 
 mount! {
     d21_a_group_has_one_reader_over_all_tabs,
@@ -27,6 +27,7 @@ async fn plain(broker: &Broker, queue: &str) -> Vec<String> {
     show_all(&broker.receive(queue, ReceiveOptions::default(), None).await.expect("the queue is on"))
 }
 
+/// B44, B45.
 async fn d21_a_group_has_one_reader_over_all_tabs(shop: &Shop) {
     let other = shop.another_tab().await;
     let (first, _) = (shop.order("a").await, shop.order("b").await);
@@ -163,6 +164,14 @@ async fn b53_three_readers_take_three_groups(shop: &Shop) {
     assert_eq!(got, ["0 Order 0 a", "0 Order 0 b", "0 Order 0 c"], "and the fourth gets nothing");
     for reader in readers {
         reader.commit().await.expect("it commits");
+    }
+    let dialog = shop.order("one").await;
+    shop.send(&dialog.initiator, "Note", "group").await;
+    let readers: Vec<_> = tabs.iter().map(|tab| tab.begin().expect("the broker is open")).collect();
+    for (number, reader) in readers.iter().enumerate() {
+        let rows = reader.receive("kitchen", top_of(1)).await.expect("the queue is on");
+        let expected: &[&str] = if number == 0 { &["0 Order 0 one"] } else { &[] };
+        assert_eq!(show_all(&rows), expected, "one group has one reader, however much there is");
     }
 }
 

@@ -5,7 +5,9 @@ use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation};
 use pocket_broker::{EndOptions, EndResult, ReceiveOptions};
 
-use super::super::support::shop::{Dialog, Shop, begin, cleanup, receive, refused, send, show_all, to_kitchen, top_of};
+use super::super::support::shop::{
+    Dialog, Shop, begin, cleanup, dialog_of, receive, refused, send, show_all, to_kitchen, top_of,
+};
 use super::super::support::{detail, poll_once};
 
 mount! {
@@ -34,11 +36,14 @@ async fn b20_b39_a_rollback_undoes_everything(shop: &Shop) {
             "the same rows in the same order"
         );
         send(shop, &transaction, &dialog.target, "Confirm", "r1").await.expect("it may send");
-        transaction.begin_dialog(to_kitchen()).await.expect("the dialog begins");
+        let begun = transaction.begin_dialog(to_kitchen()).await.expect("the dialog begins");
+        send(shop, &transaction, &begun.handle, "Order", "m3").await.expect("it may send");
+        let far = transaction.begin_dialog(dialog_of("Kitchen", "Elsewhere")).await.expect("the dialog begins");
+        send(shop, &transaction, &far.handle, "Order", "m4").await.expect("it may send");
         transaction.end_conversation(&dialog.target, EndOptions::default()).await.expect("it can be ended");
         transaction.rollback();
         assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1", "1 Note 1 m2"]);
-        assert_eq!(shop.rows("counter").await, [""; 0]);
+        assert_eq!((shop.rows("counter").await, shop.outside().await), (vec![], vec![]));
         assert_eq!((shop.state(&dialog.target).await, shop.endpoints(Default::default()).await.len()), ("CO", 2));
     }
     drop(begin(shop));
@@ -73,6 +78,7 @@ async fn d15_rows_are_not_received_twice(shop: &Shop) {
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
 }
 
+/// B52.
 async fn d29_checks_are_made_at_the_call(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let transaction = begin(shop);

@@ -34,15 +34,20 @@ fn for_ever() -> ReceiveOptions {
     ReceiveOptions { timeout: Some(f64::INFINITY), ..ReceiveOptions::default() }
 }
 
+/// D3.
 async fn b33_a_timeout_gives_nothing(shop: &Shop) {
     let reader = shop.broker.receive("kitchen", ReceiveOptions { timeout: Some(500.0), ..for_ever() }, None);
-    let rows = shop.timer().wakes(reader, async || shop.timer().fire()).await;
-    assert_eq!(show_all(&rows.expect("that is no error")), [""; 0]);
+    let rows = shop.timer().wakes(reader, async || {
+        assert!(shop.timer().sleeps().contains(&500.0), "{:?}", shop.timer().sleeps());
+        shop.timer().fire();
+    });
+    assert_eq!(show_all(&rows.await.expect("that is no error")), [""; 0]);
     let at_once = ReceiveOptions { timeout: Some(0.0), ..ReceiveOptions::default() };
     assert_eq!(show_all(&shop.broker.receive("kitchen", at_once, None).await.expect("it is on")), [""; 0]);
     assert_eq!(shop.timer().sleeping(), 0);
 }
 
+/// D3.
 async fn b34_a_message_ends_the_wait(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
@@ -77,12 +82,14 @@ async fn b34_it_is_enough_that_another_tab_sends(shop: &Shop) {
     assert_eq!(show_all(&rows.await.expect("it comes")), ["0 Note 1 from there"]);
 }
 
+/// D3.
 async fn b35_a_queue_that_goes_off_ends_the_wait(shop: &Shop) {
     let reader = shop.broker.receive("kitchen", for_ever(), None);
     let rows = shop.timer().wakes(reader, async || shop.switch("kitchen", Status::Off).await).await;
     refused(rows, ErrorCode::QueueDisabled);
 }
 
+/// D3.
 async fn b35_a_queue_that_is_dropped_ends_the_wait(shop: &Shop) {
     shop.broker.drop_service("Kitchen").await.expect("nobody uses it");
     let reader = shop.broker.receive("kitchen", for_ever(), None);
@@ -186,6 +193,7 @@ async fn a_rollback_wakes_a_waiting_reader(shop: &Shop) {
     assert_eq!(show_all(&rows.expect("it is there again")), ["0 Order 0 m1"]);
 }
 
+/// D3.
 async fn a_time_to_wait_is_a_number(shop: &Shop) {
     for timeout in [-1.0, f64::NAN, f64::NEG_INFINITY] {
         let options = ReceiveOptions { timeout: Some(timeout), ..ReceiveOptions::default() };

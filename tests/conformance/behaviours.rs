@@ -1,0 +1,97 @@
+//! `docs/behaviours.md` says where each behaviour is shown. Whether that is so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A row of one of the page's tables.
+struct Row<'a> {
+    /// "b" for a behaviour, "d" for a decision.
+    letter: char,
+    number: usize,
+    /// Where it is shown, or why not.
+    shown: &'a str,
+}
+
+#[test]
+fn every_number_is_on_the_page_and_every_test_on_it_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/behaviours.md")).expect("the page");
+    let sources = sources(&root.join("tests/conformance"));
+    let rows: Vec<Row<'_>> = page.lines().filter_map(row).collect();
+    let mut problems = Vec::new();
+    for (letter, last) in [('b', 109), ('d', 40)] {
+        let numbers: Vec<usize> = rows.iter().filter(|row| row.letter == letter).map(|row| row.number).collect();
+        if numbers != (1..=last).collect::<Vec<_>>() {
+            problems.push(format!("{letter}1 to {letter}{last} should have a row each, in order: {numbers:?}"));
+        }
+    }
+    for row in &rows {
+        let Row { letter, number, shown } = row;
+        let links: Vec<(&str, &str)> = shown.split('[').filter_map(link).collect();
+        let excuse = ["Not there yet: ", "No meaning here: "].into_iter().find(|excuse| shown.starts_with(excuse));
+        if links.is_empty() && excuse.is_none() {
+            problems.push(format!("{letter}{number} names no test, and does not say why"));
+        }
+        for (name, target) in &links {
+            if let Err(problem) = shows(root, row, name, target) {
+                problems.push(format!("{letter}{number}: {problem}"));
+            }
+        }
+        if excuse == Some("Not there yet: ") {
+            let names =
+                sources.iter().flat_map(|source| source.split("fn ").skip(1)).filter_map(|rest| rest.split('(').next());
+            let forgotten = names.filter(|name| carries(name, row) && links.iter().all(|(link, _)| link != name));
+            problems.extend(
+                forgotten.map(|name| format!("{letter}{number} is said not to be there yet, but there is {name}")),
+            );
+        }
+    }
+    assert!(problems.is_empty(), "docs/behaviours.md:\n{}", problems.join("\n"));
+}
+
+/// "| 34 | What it is. | Where it is shown. |", with a D in front of the number of a decision.
+fn row(line: &str) -> Option<Row<'_>> {
+    let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
+    let (number, _, shown) = (cells.next()?, cells.next()?, cells.next()?);
+    let decision = number.strip_prefix('D');
+    let number = decision.unwrap_or(number).parse().ok()?;
+    assert!(cells.next().is_none(), "a row has three cells: {line}");
+    Some(Row { letter: if decision.is_some() { 'd' } else { 'b' }, number, shown })
+}
+
+/// The name and the target of a link, after its "[".
+fn link(text: &str) -> Option<(&str, &str)> {
+    let (name, rest) = text.split_once("](../")?;
+    Some((name.trim_matches(['`', '“', '”']), rest.split_once(')')?.0))
+}
+
+/// A test in Rust has to carry the row's number, in its name or in the comment before it.
+fn shows(root: &Path, row: &Row<'_>, name: &str, target: &str) -> Result<(), String> {
+    let source = fs::read_to_string(root.join(target)).map_err(|problem| format!("{target}: {problem}"))?;
+    if target.ends_with(".mjs") {
+        return if source.contains(name) { Ok(()) } else { Err(format!("{target} has no test {name:?}")) };
+    }
+    let lines: Vec<&str> = source.lines().map(str::trim_start).collect();
+    let is_it = |line: &&str| line.split_once("fn ").is_some_and(|(_, rest)| rest.split('(').next() == Some(name));
+    let place = lines.iter().position(is_it).ok_or_else(|| format!("{target} has no test {name}"))?;
+    let comment = lines[..place].iter().rev().take_while(|line| line.starts_with("///"));
+    if carries(name, row) || comment.clone().any(|line| carries(&line.to_lowercase(), row)) {
+        return Ok(());
+    }
+    Err(format!("{name} in {target} carries the number neither in its name nor in the comment before it"))
+}
+
+/// Whether a text has the number among its words: b7, b07.
+fn carries(text: &str, row: &Row<'_>) -> bool {
+    text.split(|character: char| !character.is_ascii_alphanumeric())
+        .filter_map(|word| word.strip_prefix(row.letter))
+        .any(|digits| digits.parse() == Ok(row.number))
+}
+
+/// What the files of a folder, and of those in it, say.
+fn sources(folder: &Path) -> Vec<String> {
+    let paths = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let of =
+        |path: PathBuf| if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(&path).expect("a file")] };
+    paths.flat_map(of).collect()
+}
