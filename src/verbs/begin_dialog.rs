@@ -179,6 +179,8 @@ impl Begun {
             work.put_due(&due, due::lifetime_record(self.number));
         }
         if let Some(reuse) = options.reused() {
+            // Read anew: the one before may be the one whose group this one has joined.
+            let before = before.map(|before| work.conversation(before.number)).transpose()?.flatten();
             if let Some(mut before) = before {
                 before.reuse = None;
                 work.save(before);

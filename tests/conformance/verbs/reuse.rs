@@ -14,6 +14,7 @@ use super::super::support::shop::{Shop, begin, dialog_of, refused, send, to_kitc
 mount! {
     a_dialog_that_is_open_is_used_again,
     a_dialog_that_is_not_open_gives_its_place_away,
+    a_dialog_takes_the_place_of_the_one_whose_group_it_joins,
     dialogs_that_differ_are_others,
     end_lets_nobody_find_it,
     in_one_transaction_it_is_one_dialog,
@@ -43,6 +44,19 @@ async fn a_dialog_that_is_open_is_used_again(shop: &Shop) {
     tab.close().await;
     assert_eq!(shop.endpoints(Default::default()).await.len(), 2);
     assert_eq!(shop.records_in(StoreName::Members).await, 1);
+}
+
+async fn a_dialog_takes_the_place_of_the_one_whose_group_it_joins(shop: &Shop) {
+    let first = get(&shop.broker, BeginDialog { lifetime: Some(5.0), ..reuse("x") }).await;
+    shop.pass(10.0).await;
+    assert_eq!(shop.state(&first.handle).await, "ER", "nobody gets it any more");
+    let related = BeginDialog { related_conversation: Some(first.handle.to_string()), ..reuse("x") };
+    let second = get(&shop.broker, related).await;
+    assert_ne!(second.handle, first.handle);
+    assert_eq!(second.group_id, first.group_id);
+    shop.end(&second.handle).await;
+    shop.end(&first.handle).await;
+    assert_eq!(shop.records_in(StoreName::Members).await, 0, "the group is gone with both");
 }
 
 async fn dialogs_that_differ_are_others(shop: &Shop) {
