@@ -118,6 +118,7 @@ async fn b50_a_group_of_another_queue_or_service_is_refused(shop: &Shop) {
 }
 
 async fn b51_unread_messages_are_received_under_the_new_group(shop: &Shop) {
+    shop.retain("counter", true).await;
     let (first, second) = (answered(shop, "a", 2).await, answered(shop, "b", 1).await);
     let (old, new) = (group_of(shop, &first.initiator).await, group_of(shop, &second.initiator).await);
     move_to(shop, &first.initiator, &new).await;
@@ -128,7 +129,9 @@ async fn b51_unread_messages_are_received_under_the_new_group(shop: &Shop) {
     refused(shop.broker.receive("counter", of_group(&old), None).await, ErrorCode::GroupNotFound);
     let rows = shop.broker.receive("counter", of_group(&new), None).await.expect("the group can be received from");
     assert_eq!(show_all(&rows), ["0 Confirm 0 a1", "0 Confirm 1 a2", "0 Confirm 0 b1"]);
-    assert!(rows.iter().all(|rows| *rows.group_id == *new), "retained rows would show it, too");
+    assert!(rows.iter().all(|rows| *rows.group_id == *new));
+    let retained = shop.messages("counter", Default::default()).await;
+    assert!(retained.len() == 5 && retained.iter().all(|row| *row.conversation_group_id == *new), "{retained:?}");
     shop.send(&first.target, "Confirm", "a3").await;
     shop.send(&second.target, "Confirm", "b2").await;
     assert_eq!(shop.receive("counter").await, ["0 Confirm 2 a3", "0 Confirm 1 b2"]);

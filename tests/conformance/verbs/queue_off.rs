@@ -83,9 +83,12 @@ async fn the_transmission_queue_is_filtered(shop: &Shop) {
 
 /// D18.
 async fn b69_b71_an_end_dialog_waits_and_the_sender_is_do(shop: &Shop) {
+    shop.retain("counter", true).await;
     shop.switch("kitchen", Status::Off).await;
     let dialog = shop.order("m1").await;
+    assert_eq!(shop.rows("counter").await, ["3 Order 0 m1"]);
     shop.end(&dialog.initiator).await;
+    assert_eq!(shop.rows("counter").await, [""; 0], "its own rows go at once, what it has sent does not");
     assert_eq!((shop.state(&dialog.initiator).await, shop.state(&dialog.target).await), ("DO", "CO"));
     assert_eq!(shop.outside().await, ["Order 0 m1", "EndDialog 1"]);
     assert!(shop.transmission().await[1].is_end_of_dialog());

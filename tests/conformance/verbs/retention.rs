@@ -149,6 +149,16 @@ async fn b59_the_sides_behave_independently(shop: &Shop) {
     );
     shop.end(&dialog.initiator).await;
     assert_eq!((shop.rows("counter").await, shop.rows("kitchen").await), (vec![], vec!["1 EndDialog 1".to_owned()]));
+    shop.end(&dialog.target).await;
+    shop.retain("counter", false).await;
+    shop.retain("kitchen", true).await;
+    let dialog = both_ways(shop).await;
+    assert_eq!(
+        (shop.rows("counter").await, shop.rows("kitchen").await),
+        (vec![], vec!["0 Order 0 m1".to_owned(), "3 Confirm 0 r1".to_owned()])
+    );
+    shop.end(&dialog.initiator).await;
+    assert_eq!(shop.rows("kitchen").await, ["0 Order 0 m1", "3 Confirm 0 r1", "1 EndDialog 1"]);
 }
 
 async fn b60_one_queue_for_both_sides_shows_two_rows(shop: &Shop) {

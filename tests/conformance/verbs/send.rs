@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use pocket_broker::BeginDialog;
 use pocket_broker::body::{Body, Value};
 use pocket_broker::definitions::Status;
 use pocket_broker::error::ErrorCode;
@@ -113,6 +114,13 @@ async fn b25_several_handles_get_it_or_none(shop: &Shop) {
         refused(shop.broker.send(to(&[&first, &second, &third]), messages(), None).await, ErrorCode::InvalidState);
     assert!(error.to_string().contains("DI"), "{error}");
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 a", "1 Order 0 c"], "none gets it");
+    let plain = BeginDialog { from: "Counter".into(), to: "kitchen".into(), ..BeginDialog::default() };
+    let plain = shop.broker.begin_dialog(plain).await.expect("the dialog begins").handle;
+    for (bad, code) in [("x".into(), ErrorCode::ConversationNotFound), (plain, ErrorCode::NotInContract)] {
+        let to = vec![Rc::clone(&first.initiator), bad, Rc::clone(&third.initiator)];
+        refused(shop.broker.send(to, messages(), None).await, code);
+        assert_eq!(shop.rows("kitchen").await.len(), 2, "whatever is wrong with one");
+    }
     shop.broker
         .send(to(&[&first, &third]), vec![shop.message("Note", "x"), shop.message("Note", "z")], None)
         .await

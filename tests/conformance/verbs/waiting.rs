@@ -5,8 +5,7 @@ use std::rc::Rc;
 
 use futures_util::future::join;
 use pocket_broker::ReceiveOptions;
-use pocket_broker::definitions::ServiceChange;
-use pocket_broker::definitions::Status;
+use pocket_broker::definitions::{QueueOptions, ServiceChange, Status};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::Operation;
 
@@ -19,6 +18,9 @@ mount! {
     b34_it_is_enough_that_another_tab_sends,
     b35_a_queue_that_goes_off_ends_the_wait,
     b35_a_queue_that_is_dropped_ends_the_wait,
+    b35_a_queue_that_another_tab_switches_off_ends_the_wait,
+    b35_a_wait_for_a_group_ends_with_its_queue,
+    b108_a_service_that_is_dropped_ends_the_wait,
     b109_a_service_that_goes_elsewhere_ends_the_wait,
     a_wait_ends_when_the_caller_gives_up,
     a_wait_ends_with_its_broker_and_its_transaction,
@@ -97,6 +99,33 @@ async fn b35_a_queue_that_is_dropped_ends_the_wait(shop: &Shop) {
         shop.broker.drop_queue("kitchen").await.expect("nothing is on it any more");
     });
     refused(rows.await, ErrorCode::QueueNotFound);
+}
+
+async fn b35_a_queue_that_another_tab_switches_off_ends_the_wait(shop: &Shop) {
+    let other = shop.another_tab().await;
+    let off = QueueOptions { status: Some(Status::Off), ..QueueOptions::default() };
+    let rows = shop.timer().wakes(shop.broker.receive("kitchen", for_ever(), None), async || {
+        other.alter_queue("kitchen", off).await.expect("it can be altered");
+        shop.broker.hear(&["kitchen".into()]);
+    });
+    refused(rows.await, ErrorCode::QueueDisabled);
+}
+
+async fn b35_a_wait_for_a_group_ends_with_its_queue(shop: &Shop) {
+    let transaction = begin(shop);
+    let waiting = transaction.get_conversation_group("kitchen", Some(f64::INFINITY));
+    let group = shop.timer().wakes(waiting, async || shop.switch("kitchen", Status::Off).await).await;
+    refused(group, ErrorCode::QueueDisabled);
+}
+
+async fn b108_a_service_that_is_dropped_ends_the_wait(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.receive("kitchen").await;
+    let named = ReceiveOptions { conversation: Some(dialog.target), ..for_ever() };
+    let rows = shop.timer().wakes(shop.broker.receive("kitchen", named, None), async || {
+        shop.broker.drop_service("Kitchen").await.expect("the service can be dropped");
+    });
+    refused(rows.await, ErrorCode::ConversationNotFound);
 }
 
 async fn b109_a_service_that_goes_elsewhere_ends_the_wait(shop: &Shop) {
