@@ -9,6 +9,7 @@ use crate::clock::Instant;
 use crate::conversation::Conversation;
 use crate::error::Result;
 use crate::ids::Role;
+use crate::lane::{LaneKey, Place};
 use crate::message::{self, Class, Run, Status, count};
 use crate::record::{Fields, Read, float};
 use crate::rows::{Owner, Rows};
@@ -17,25 +18,49 @@ use crate::store::{Bound, Change, Key, Range, StoreName};
 use crate::visible::segments;
 use crate::work::{Number, Work};
 
-/// Copies every row of a side. Gives how many there are.
-pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role, queue: &Rc<str>) -> Outcome<u64> {
+/// Copies every row of a side, or those that have been received. Gives how many there are.
+pub(crate) fn copy(
+    work: &mut Work<'_>,
+    conversation: &Conversation,
+    role: Role,
+    queue: &Rc<str>,
+    only_received: bool,
+) -> Outcome<u64> {
     let Some(side) = conversation.side(role) else { return Ok(0) };
     let id = conversation.id_of(role);
     // What a transaction has received is gone by its commit, unless the queue retains it.
     let retains = work.catalog.queue_of(side.service).is_some_and(|queue| queue.retention);
-    let gone = work.changes.taken.get(&id).filter(|_| !retains).map_or(0, |taken| taken.rows);
-    let rows = (side.unread + side.kept + side.copies + side.parked).saturating_sub(gone);
+    let taken = work.changes.taken.get(&id).map_or(0, |taken| taken.rows);
+    let rows = match (only_received, retains) {
+        (true, true) => side.kept + taken,
+        (true, false) => side.kept,
+        (false, true) => side.unread + side.kept + side.copies + side.parked,
+        (false, false) => (side.unread + side.kept + side.copies + side.parked).saturating_sub(taken),
+    };
     if work.is_view() || rows == 0 {
         return Ok(rows);
     }
-    let runs = work.read_range(StoreName::Messages, message::keys_of(id), None, Run::read);
-    let mut runs = runs.map_err(|stop| stop.about(&conversation.handle(role)))?;
+    let mut range = message::keys_of(id);
+    let mut partly = Vec::new();
+    if only_received {
+        // Those below the cursor, and the one that it points into.
+        partly = read_runs(
+            work,
+            conversation,
+            role,
+            message::keys_between(id, Class::Received, side.cursor, u64::MAX >> 11),
+            Some(1),
+        )?;
+        range.upper = Bound::Excluding(message::key(id, Class::Received, side.cursor));
+    }
+    let mut runs = read_runs(work, conversation, role, range, None)?;
+    runs.append(&mut partly);
     let bodies = large_bodies(work, &runs)?;
     let stamp = work.claim(Number::Stamp, 1)?;
     // Rows of this very unit of work are in no run yet.
     let mut fresh = Vec::new();
     work.claim_orders()?;
-    for index in 0..work.changes.pending.len() {
+    for index in 0..if only_received { 0 } else { work.changes.pending.len() } {
         let rows = work
             .changes
             .pending
@@ -53,7 +78,8 @@ pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role,
     let owner = Owner::of(conversation, role);
     let mut part = 0u64;
     for run in &runs {
-        for (from, to, status) in segments(side, run) {
+        let received = |status| !only_received || status == Status::RetainedReceived;
+        for (from, to, status) in segments(side, run).into_iter().filter(|(.., status)| received(*status)) {
             let mut rows = Rows::of(&work.catalog, &owner, run, from, to, status);
             for index in run.large_between(from, to) {
                 let place = (run.class, run.first() + count(index));
@@ -69,6 +95,17 @@ pub(crate) fn copy(work: &mut Work<'_>, conversation: &Conversation, role: Role,
     }
     work.changes.notice.archive = true;
     Ok(rows)
+}
+
+fn read_runs(
+    work: &mut Work<'_>,
+    conversation: &Conversation,
+    role: Role,
+    range: Range,
+    limit: Option<u32>,
+) -> Outcome<Vec<Run>> {
+    let runs = work.read_range(StoreName::Messages, range, limit, Run::read);
+    runs.map_err(|stop| stop.about(&conversation.handle(role)))
 }
 
 /// The bodies with records of their own, by class and number.
@@ -118,6 +155,7 @@ fn archived(owner: &Owner, queue: &str, key: [f64; 4], run: &Run, from: usize, r
     ];
     record.extend(texts.map(Value::from));
     record.push(copy.record());
+    record.push(owner.lane.as_ref().map_or_else(Value::null, |lane| lane.key.record()));
     Value::list(record)
 }
 
@@ -151,7 +189,7 @@ impl Archived {
         };
         let priority = fields.small()?;
         let queue = fields.text()?;
-        let owner = Owner {
+        let mut owner = Owner {
             priority,
             group_id: fields.text()?,
             handle: fields.text()?,
@@ -159,8 +197,13 @@ impl Archived {
             service: fields.text()?,
             far_service: fields.text()?,
             contract: fields.text()?,
+            lane: None,
         };
-        Ok(Self { at, key, queue, status, owner, run: Run::read(&fields.any())? })
+        let (run, lane) = (Run::read(&fields.any())?, fields.any());
+        if !lane.is_null() && !lane.is_undefined() {
+            owner.lane = Some(Place { key: LaneKey::read(&lane)?, base: 0 });
+        }
+        Ok(Self { at, key, queue, status, owner, run })
     }
 }
 

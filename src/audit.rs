@@ -6,7 +6,8 @@
 //! | counters of a queue | the sums over the sides of its services |
 //! | runs of a side | every row that is in the queue, waits outside or is to be transmitted, once; orders rise with the numbers; nothing that nobody needs |
 //! | bodies | one for each large row, and no other |
-//! | turns, members, due rows | those that the conversations name, and no other |
+//! | turns, members, due rows | those that the conversations and the ids of `enqueue` name, and no other |
+//! | a lane | has one end, something in it, and a record that names it |
 //! | a side that is gone | leaves nothing, or runs that are listed for the sweep |
 
 mod rows;
@@ -21,11 +22,13 @@ use crate::definitions::{self, Catalog};
 use crate::due::Due;
 use crate::error::Result;
 use crate::ids::{Role, SideId};
+use crate::lane::Lane;
 use crate::membership::{member_key, state_key};
 use crate::message::Run;
 use crate::queue::{Counters, Queue};
 use crate::record::float;
 use crate::reuse::{Reuse, named};
+use crate::seen::due_key;
 use crate::store::{Direction, Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::turn::{HeldTurn, OutgoingTurn, Turn};
 
@@ -50,8 +53,10 @@ struct Audit {
     bodies: BTreeSet<Key>,
     turns: BTreeSet<Key>,
     members: BTreeSet<Key>,
-    /// Conversations by what they are found again by.
-    reused: BTreeMap<Key, u64>,
+    /// Conversations by what they are found again by, and by the lanes that they are.
+    named: BTreeMap<Key, u64>,
+    /// Ids that `enqueue` was given, each with the key of its due row.
+    seen: Vec<(Key, Option<Key>)>,
     due: BTreeSet<Key>,
     swept: BTreeSet<SideId>,
     found: Vec<String>,
@@ -67,7 +72,8 @@ impl Audit {
             bodies: keys(tx, StoreName::Bodies).await?,
             turns: keys(tx, StoreName::Turns).await?,
             members: keys(tx, StoreName::Members).await?,
-            reused: BTreeMap::new(),
+            named: BTreeMap::new(),
+            seen: Vec::new(),
             due: keys(tx, StoreName::Due).await?,
             swept: BTreeSet::new(),
             found: Vec::new(),
@@ -93,11 +99,14 @@ impl Audit {
             }
         }
         for (key, record) in records(tx, StoreName::Members).await? {
-            let is_reused =
-                matches!(&key, Key::List(parts) if matches!(parts.first(), Some(Key::Text(kind)) if &**kind == "r"));
-            if is_reused {
-                audit.reused.insert(key, named(&record).unwrap_or(0));
+            let is_name = matches!(&key, Key::List(parts) if matches!(parts.first(), Some(Key::Text(kind)) if matches!(&**kind, "r" | "l")));
+            if is_name {
+                audit.named.insert(key, named(&record).unwrap_or(0));
             }
+        }
+        for (key, record) in records(tx, StoreName::Seen).await? {
+            let due = due_key(&key, &record);
+            audit.seen.push((key, due));
         }
         for key in keys(tx, StoreName::Meta).await? {
             if let Key::List(parts) = &key
@@ -120,6 +129,12 @@ impl Audit {
         for conversation in conversations.values() {
             self.check_conversation(conversation, &mut expected);
         }
+        for (key, due) in std::mem::take(&mut self.seen) {
+            match due {
+                Some(due) => _ = expected.due.insert(due),
+                None => self.find("id", &key, "it can't be read"),
+            }
+        }
         self.check_orphans(&conversations);
         self.check_counters(&expected.counters);
         let stored = [
@@ -140,11 +155,18 @@ impl Audit {
         if conversation.is_gone() {
             self.find("conversation", conversation.number, "both sides are gone and the record is there");
         }
+        if let Some(lane) = Lane::of(conversation) {
+            let is_named = self.named.get(&lane.name()) == Some(&conversation.number);
+            if !is_named || conversation.initiator.is_some() || conversation.is_empty_lane() {
+                self.find("lane", &lane, "it is not named, is not alone, or has nothing");
+            }
+            expected.members.insert(lane.name());
+        }
         expected.due.extend(Due::lifetime(conversation).map(|due| due.key()));
         if let Some(key) = Reuse::of(conversation).map(|reuse| reuse.key()) {
             let is_open =
                 conversation.side(Role::Initiator).is_some_and(|side| side.state != State::DisconnectedOutbound);
-            if !is_open || self.reused.get(&key) != Some(&conversation.number) {
+            if !is_open || self.named.get(&key) != Some(&conversation.number) {
                 self.find("reuse", &key, "it is another conversation's, or its initiator has ended");
             }
             expected.members.insert(key);

@@ -1,5 +1,6 @@
 //! The broker: the verbs, each a transaction of its own, and the views.
 
+mod enqueue;
 mod views;
 
 use std::cell::{Cell, RefCell};
@@ -86,6 +87,11 @@ impl Broker {
     /// What bodies of a message type must be; `None`: there is no such type here.
     pub fn validation_of(&self, message_type: &str) -> Option<Validation> {
         self.core.catalog().message_types.get(message_type).map(|known| known.validation)
+    }
+
+    /// What bodies `enqueue` takes must be; `None`: there is no such queue here.
+    pub fn body_of(&self, queue: &str) -> Option<Validation> {
+        self.core.catalog().queues.get(queue).map(|known| known.body)
     }
 
     /// Hears what commits touch, here and in other contexts, until the broker is closed.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::ids::SideId;
+use crate::lane::Lane;
 use crate::map::Map;
 use crate::message::Run;
 use crate::turn::Turn;
@@ -82,5 +83,30 @@ impl Routes {
             routes.pop_first();
         }
         routes.insert(side, queue);
+    }
+}
+
+/// Which conversation a lane is: worth reading ahead. The conversation's record says whether it still is.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes(RefCell<Map<Lane, u64>>);
+
+/// How many are kept.
+const LANES: usize = 2_048;
+
+impl Lanes {
+    pub(crate) fn get(&self, lane: &Lane) -> Option<u64> {
+        self.0.borrow().get(lane).copied()
+    }
+
+    pub(crate) fn put(&self, lane: Lane, number: u64) {
+        let mut lanes = self.0.borrow_mut();
+        if lanes.len() >= LANES && !lanes.contains_key(&lane) {
+            lanes.pop_first();
+        }
+        lanes.insert(lane, number);
+    }
+
+    pub(crate) fn forget(&self, lane: &Lane) {
+        self.0.borrow_mut().remove(lane);
     }
 }

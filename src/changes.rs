@@ -2,10 +2,13 @@
 
 use std::rc::Rc;
 
+use uuid::Uuid;
+
 use crate::body::{Body, Value};
 use crate::conversation::{Conversation, System};
 use crate::error::Error;
 use crate::ids::{Role, SideId};
+use crate::lane::Lane;
 use crate::map::Map;
 use crate::message::{Class, Row, count};
 use crate::notice::{Notice, Told};
@@ -73,6 +76,11 @@ pub(crate) struct Changes {
     /// What has been ENDed.
     pub(crate) ended: Vec<SideId>,
     pub(crate) group_states: Map<Rc<str>, Option<Body>>,
+    /// Lanes that were begun, and ids that were noted (queue, id) with the message that has it.
+    pub(crate) lanes: Map<Lane, u64>,
+    pub(crate) seen: Map<(u32, Rc<str>), Uuid>,
+    /// What is left of a block of conversation numbers that was claimed: the next, and its end.
+    pub(crate) block: (u64, u64),
     /// Writes that concern no cached record.
     pub(crate) writes: Vec<Change>,
     pub(crate) notice: Notice,
@@ -101,6 +109,9 @@ enum Undo {
     Rows(usize, usize),
     /// These rows were pending at this place.
     Dropped(usize, Vec<Row>),
+    /// The lane was this conversation.
+    Lane(Lane, Option<u64>),
+    Seen((u32, Rc<str>)),
 }
 
 /// A point to go back to.
@@ -108,6 +119,7 @@ enum Undo {
 pub(crate) struct Mark {
     effects: u64,
     numbers: Option<Numbers>,
+    block: (u64, u64),
     pending: usize,
     ended: usize,
     writes: usize,
@@ -149,6 +161,7 @@ impl Changes {
         Mark {
             effects: self.effects,
             numbers: self.numbers,
+            block: self.block,
             pending: self.pending.len(),
             ended: self.ended.len(),
             writes: self.writes.len(),
@@ -182,10 +195,14 @@ impl Changes {
                         pending.rows = rows;
                     }
                 }
+                Undo::Lane(lane, Some(number)) => _ = self.lanes.insert(lane, number),
+                Undo::Lane(lane, None) => _ = self.lanes.remove(&lane),
+                Undo::Seen(key) => _ = self.seen.remove(&key),
             }
         }
         self.effects = mark.effects;
         self.numbers = mark.numbers;
+        self.block = mark.block;
         self.pending.truncate(mark.pending);
         self.ended.truncate(mark.ended);
         self.writes.truncate(mark.writes);
@@ -247,6 +264,18 @@ impl Changes {
                 change(queue);
             }
         }
+    }
+
+    /// A lane was begun.
+    pub(crate) fn name_lane(&mut self, lane: Lane, number: u64) {
+        let before = self.lanes.insert(lane.clone(), number);
+        self.undo.push(Undo::Lane(lane, before));
+    }
+
+    /// An id was noted.
+    pub(crate) fn note_seen(&mut self, key: (u32, Rc<str>), message: Uuid) {
+        self.seen.insert(key.clone(), message);
+        self.undo.push(Undo::Seen(key));
     }
 
     /// A queue's record goes.

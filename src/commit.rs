@@ -30,7 +30,7 @@ const VERBS: usize = 4_096;
 const BYTES: f64 = 16_777_216.0;
 
 /// The stores that messages go through: a narrower scope costs less, and lets readers of the other stores go on.
-const PLAIN: [StoreName; 8] = [
+const PLAIN: [StoreName; 9] = [
     StoreName::Meta,
     StoreName::Queues,
     StoreName::Conversations,
@@ -39,6 +39,7 @@ const PLAIN: [StoreName; 8] = [
     StoreName::Bodies,
     StoreName::Turns,
     StoreName::Due,
+    StoreName::Seen,
 ];
 
 /// Says that the caller does not want it any more.
@@ -158,8 +159,9 @@ impl Core {
             let outcome = attempt.await;
             let wanted = self.locks.assumed();
             match outcome {
-                Ok((outcomes, notice, catalog)) => {
+                Ok((outcomes, notice, catalog, block)) => {
                     self.keep_catalog(catalog);
+                    self.keep_block(block);
                     self.announce(&notice);
                     crate::sweep::after_commit(self);
                     return Ok(outcomes);
@@ -186,7 +188,7 @@ impl Core {
         tx: &Tx,
         batch: &[Command],
         is_stale: bool,
-    ) -> Outcome<(Vec<Done>, Notice, Rc<Catalog>)> {
+    ) -> Outcome<(Vec<Done>, Notice, Rc<Catalog>, (u64, u64))> {
         self.check_database(tx).await?;
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         for command in batch {
@@ -225,7 +227,7 @@ impl Core {
         driver.hand_over().await?;
         let catalog = driver.catalog;
         changes.notice.settle();
-        Ok((outcomes, changes.notice, catalog))
+        Ok((outcomes, changes.notice, catalog, changes.block))
     }
 }
 

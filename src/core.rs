@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 
 use futures_util::future::LocalBoxFuture;
 
-use crate::cache::{Heads, Routes, Runs};
+use crate::cache::{Heads, Lanes, Routes, Runs};
 use crate::clock::{Clock, Timer};
 use crate::commit::GroupCommit;
 use crate::definitions::{self, Catalog};
@@ -22,7 +22,7 @@ use crate::waiting::Bell;
 use crate::work::{Number, Numbers};
 
 /// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
-const CONVERSATIONS: u64 = 4_096;
+pub(crate) const CONVERSATIONS: u64 = 4_096;
 
 /// Everything the rules need and do not have: storage, time, chance, a place to run.
 #[derive(Clone)]
@@ -61,6 +61,7 @@ pub(crate) struct Core {
     pub(crate) runs: Runs,
     pub(crate) heads: Heads,
     pub(crate) routes: Routes,
+    pub(crate) lanes: Lanes,
     pub(crate) dead: DeadEntries,
     pub(crate) poller: Poller,
     /// Brokers that are not closed.
@@ -105,6 +106,7 @@ impl Core {
             runs: Runs::default(),
             heads: Heads::default(),
             routes: Routes::default(),
+            lanes: Lanes::default(),
             dead: DeadEntries::default(),
             poller: Poller::default(),
             brokers: Cell::new(0),
@@ -168,10 +170,8 @@ impl Core {
     /// A conversation number that nobody has ever had.
     pub(crate) async fn conversation_number(&self) -> Result<u64> {
         loop {
-            let (next, end) = self.conversations.get();
-            if next < end {
-                self.conversations.set((next + 1, end));
-                return Ok(next);
+            if let Some(number) = self.next_number() {
+                return Ok(number);
             }
             let claimed = transact(&*self.host.store, &[StoreName::Meta], Mode::ReadWrite, async |tx| {
                 claim(tx, Number::Conversation, CONVERSATIONS).await
@@ -179,6 +179,21 @@ impl Core {
             .await?;
             // Another BEGIN may have claimed a block meanwhile: one of the two goes unused.
             self.conversations.set((claimed, claimed + CONVERSATIONS));
+        }
+    }
+
+    /// The next number of the block that this context has, if there is one left.
+    pub(crate) fn next_number(&self) -> Option<u64> {
+        let (next, end) = self.conversations.get();
+        self.conversations.set((next + u64::from(next < end), end));
+        (next < end).then_some(next)
+    }
+
+    /// Keeps what is left of a block that was claimed by a commit.
+    pub(crate) fn keep_block(&self, block: (u64, u64)) {
+        let (next, end) = self.conversations.get();
+        if end - next < block.1 - block.0 {
+            self.conversations.set(block);
         }
     }
 

@@ -4,8 +4,11 @@
 //! |---|---|---|
 //! | dialog timer | of the side | side, name, body, packing, size |
 //! | lifetime | of the conversation | conversation |
+//! | id that `enqueue` was given, and the id | of the queue | |
 //!
-//! Each is named by exactly one record of the store `conversations`, which knows the time and the stamp.
+//! Each is named by exactly one record, of the store `conversations` or `seen`, which knows the time and the stamp.
+
+use std::rc::Rc;
 
 use crate::body::{Body, Value};
 use crate::clock::Instant;
@@ -16,16 +19,18 @@ use crate::store::{Change, Key, StoreName};
 use crate::work::Work;
 
 /// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DueKind {
     /// A DialogTimer for one side.
     Timer,
     /// The end of a conversation's lifetime.
     Lifetime,
+    /// An id that has expired.
+    Seen(Rc<str>),
 }
 
 /// The key of a due row.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Due {
     pub(crate) at: Instant,
     /// No two rows of one time have the same.
@@ -50,8 +55,13 @@ impl Due {
         let kind: u32 = match self.kind {
             DueKind::Timer => 0,
             DueKind::Lifetime => 1,
+            DueKind::Seen(_) => 2,
         };
-        Key::list([self.at.into(), float(self.stamp).into(), kind.into(), float(self.number).into()])
+        let mut parts = vec![self.at.into(), float(self.stamp).into(), kind.into(), float(self.number).into()];
+        if let DueKind::Seen(id) = &self.kind {
+            parts.push(Key::Text(Rc::clone(id)));
+        }
+        Key::List(parts)
     }
 
     /// Reads a key. `None`: of a kind that a newer build knows what to do with.
@@ -59,21 +69,24 @@ impl Due {
         let read = || {
             let mut parts = Fields::part(key)?;
             let (at, stamp) = (parts.float()?, parts.number()?);
-            let kind = match parts.number()? {
+            let (kind, number) = (parts.number()?, parts.number()?);
+            let kind = match kind {
                 0 => DueKind::Timer,
                 1 => DueKind::Lifetime,
+                2 => DueKind::Seen(parts.text()?),
                 other => return Err(Unreadable::Format(other)),
             };
-            Ok(Self { at, stamp, kind, number: parts.number()? })
+            Ok(Self { at, stamp, kind, number })
         };
         read().ok()
     }
 
     /// The conversation that it is about.
-    pub(crate) fn conversation(&self) -> u64 {
+    pub(crate) fn conversation(&self) -> Option<u64> {
         match self.kind {
-            DueKind::Timer => SideId::from_number(self.number).conversation,
-            DueKind::Lifetime => self.number,
+            DueKind::Timer => Some(SideId::from_number(self.number).conversation),
+            DueKind::Lifetime => Some(self.number),
+            DueKind::Seen(_) => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Side};
 use crate::ids::{Role, SideId};
+use crate::lane::{self, Lane};
 use crate::map::Map;
 use crate::message::{self, Class, RUN_BYTES, RUN_ROWS, Row, Run};
 use crate::record::float;
@@ -17,6 +18,7 @@ const ORDERS: u64 = 65_536;
 impl Work<'_> {
     /// Turns everything that has changed into writes.
     pub(crate) fn flush(&mut self) -> Outcome<()> {
+        self.remove_empty_lanes()?;
         self.claim_orders()?;
         let arrivals = self.flush_rows()?;
         let numbers: Vec<u64> =
@@ -28,6 +30,12 @@ impl Work<'_> {
                 self.remember_route(id);
             }
             let Some(cached) = self.changes.conversations.get(&number) else { continue };
+            let lane = |conversation: &Option<Box<Conversation>>| conversation.as_deref().and_then(Lane::of);
+            match (lane(&cached.stored), lane(&cached.current)) {
+                (_, Some(lane)) => self.core.lanes.put(lane, number),
+                (Some(gone), None) => self.core.lanes.forget(&gone),
+                (None, None) => {}
+            }
             let key = Key::from(float(number));
             let write = match &cached.current {
                 Some(conversation) => Some(Change::Put(StoreName::Conversations, key, conversation.record())),
@@ -42,6 +50,14 @@ impl Work<'_> {
         });
         self.changes.writes.extend(writes);
         Ok(())
+    }
+
+    /// A lane is there as long as it has something.
+    fn remove_empty_lanes(&mut self) -> Outcome<()> {
+        let changed = self.changes.conversations.values().filter(|cached| cached.dirty);
+        let lanes = changed.filter_map(|cached| cached.current.as_ref());
+        let empty: Vec<_> = lanes.filter(|conversation| conversation.is_empty_lane()).cloned().collect();
+        empty.into_iter().try_for_each(|conversation| lane::remove(self, conversation))
     }
 
     /// Sees to it that every queue has as many order numbers left as rows were added to it.

@@ -101,11 +101,13 @@ pub mod error;
 mod flush;
 mod group;
 pub mod ids;
+mod lane;
 mod line;
 mod map;
 mod membership;
 pub mod message;
 mod notice;
+mod numbers;
 mod poison;
 mod poller;
 mod queue;
@@ -114,6 +116,7 @@ mod reads;
 mod record;
 mod reuse;
 mod rows;
+mod seen;
 mod stats;
 mod stop;
 pub mod store;
@@ -141,7 +144,7 @@ pub use rows::{Message, Rows};
 pub use stats::Counts;
 pub use transaction::Transaction;
 pub use verbs::{
-    BeginDialog, ConversationInfo, Destination, EndError, EndOptions, EndResult, OutgoingMessage, ReceiveOptions, Send,
-    TimerOptions,
+    BeginDialog, ConversationInfo, DEDUPE_WINDOW, Destination, EndError, EndOptions, EndResult, EnqueueOptions,
+    OutgoingMessage, ReceiveOptions, Send, TimerOptions,
 };
 pub use views::{BrokerStats, Endpoint, EndpointFilter, Extent, Gauges, Page, QueueInfo, RowFilter, TransmissionRow};

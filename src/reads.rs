@@ -10,6 +10,7 @@ use crate::changes::{Cached, Changes};
 use crate::conversation::Conversation;
 use crate::error::Result;
 use crate::ids::Role;
+use crate::map::Map;
 use crate::message::count;
 use crate::queue::Queue;
 use crate::record::{float, value};
@@ -35,7 +36,10 @@ pub(crate) enum Request {
 /// Answers that came, and questions that are to be asked.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
+    /// Values by their keys: a batch may ask for thousands.
+    values: Map<(StoreName, Key), Option<Value>>,
     answers: Vec<(Request, Rc<[Value]>)>,
+    gets: Map<(StoreName, Key), ()>,
     requests: Vec<Request>,
     conversations: Vec<u64>,
     queues: Vec<u32>,
@@ -50,6 +54,26 @@ impl Reads {
                 self.requests.push(request);
                 Err(Stop::Missing)
             }
+        }
+    }
+
+    /// The value of a key, or [`Stop::Missing`] when it has not been asked for yet.
+    pub(crate) fn value(&mut self, store: StoreName, key: Key) -> Outcome<Option<Value>> {
+        let place = (store, key);
+        match self.values.get(&place) {
+            Some(value) => Ok(value.clone()),
+            None => {
+                self.gets.insert(place, ());
+                Err(Stop::Missing)
+            }
+        }
+    }
+
+    /// The value of a key is to be read.
+    pub(crate) fn want(&mut self, store: StoreName, key: Key) {
+        let place = (store, key);
+        if !self.values.contains_key(&place) {
+            self.gets.insert(place, ());
         }
     }
 
@@ -69,12 +93,13 @@ impl Reads {
 
     /// Forgets the answers: they have changed.
     pub(crate) fn clear(&mut self) {
+        self.values.clear();
         self.answers.clear();
     }
 
     /// Whether nothing is to be asked.
     pub(crate) fn is_complete(&self) -> bool {
-        self.requests.is_empty() && self.conversations.is_empty() && self.queues.is_empty()
+        self.requests.is_empty() && self.gets.is_empty() && self.conversations.is_empty() && self.queues.is_empty()
     }
 
     /// Asks everything that is to be asked, at once.
@@ -86,8 +111,10 @@ impl Reads {
         }
         let queues = std::mem::take(&mut self.queues);
         let requests = std::mem::take(&mut self.requests);
+        let wanted = std::mem::take(&mut self.gets);
         let gets = conversations.iter().map(|number| Request::Get(StoreName::Conversations, Key::from(float(*number))));
         let gets = gets.chain(queues.iter().map(|number| Request::Get(StoreName::Queues, Key::from(*number))));
+        let gets = gets.chain(wanted.keys().map(|(store, key)| Request::Get(*store, key.clone())));
         let all: Vec<Request> = gets.chain(requests).collect();
         let mut answers = try_join_all(all.iter().map(|request| ask(tx, request))).await?.into_iter();
         for number in &conversations {
@@ -100,7 +127,11 @@ impl Reads {
                 .queues
                 .insert(*number, Cached::read(record.map(|record| Queue::from_record(*number, &record)).transpose()?));
         }
-        let others = all.into_iter().skip(conversations.len() + queues.len());
+        for place in wanted.keys() {
+            let value = answers.next().and_then(|answer| answer.into_iter().next());
+            self.values.insert(place.clone(), value);
+        }
+        let others = all.into_iter().skip(conversations.len() + queues.len() + wanted.len());
         self.answers.extend(others.zip(answers.map(Rc::from)));
         Ok(())
     }

@@ -5,8 +5,9 @@ use std::rc::Rc;
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::conversation::Conversation;
-use crate::definitions::Catalog;
+use crate::definitions::{Catalog, DEFAULT};
 use crate::ids::Role;
+use crate::lane::Place;
 use crate::message::{Class, Column, Run, Status, count, system};
 
 /// Rows that follow each other in a queue: the same conversation, the same status, orders and sequence numbers that rise by one.
@@ -32,6 +33,8 @@ pub struct Rows {
     pub service_name: Rc<str>,
     /// The conversation's contract.
     pub contract: Rc<str>,
+    /// Of a lane, if it has one.
+    pub key: Option<Rc<str>>,
     /// 16 bytes a row.
     pub ids: Value,
     /// A list, or null: none has any.
@@ -59,6 +62,8 @@ pub(crate) struct Owner {
     pub(crate) service: Rc<str>,
     pub(crate) far_service: Rc<str>,
     pub(crate) contract: Rc<str>,
+    /// It is a lane.
+    pub(crate) lane: Option<Place>,
 }
 
 impl Owner {
@@ -71,6 +76,7 @@ impl Owner {
             service: Rc::clone(conversation.service(role)),
             far_service: Rc::clone(conversation.service(role.other())),
             contract: Rc::clone(&conversation.contract),
+            lane: conversation.lane.clone(),
         }
     }
 }
@@ -79,13 +85,19 @@ impl Rows {
     /// Rows `from` (included) to `to` (excluded) of a run.
     pub(crate) fn of(catalog: &Catalog, owner: &Owner, run: &Run, from: usize, to: usize, status: Status) -> Self {
         let types = run.types.slice(from, to);
+        // What `enqueue` takes the queue says.
+        let taken = owner.lane.as_ref().and_then(|_| catalog.queues.get(&owner.service)).map(|queue| queue.body);
         let letter = |name: &Rc<str>| {
+            if let Some(body) = taken.filter(|_| **name == *DEFAULT) {
+                return body.letter();
+            }
             catalog.message_types.get(name).map_or_else(|| system_validation(name), |known| known.validation.letter())
         };
         let validations = match &types {
             Column::Same(name) => Column::Same(letter(name)),
             Column::Each(names) => Column::Each(names.iter().map(letter).collect()),
         };
+        let base = owner.lane.as_ref().map_or(0, |lane| lane.base);
         // A run that is used whole needs no copy of its columns.
         let whole = from == 0 && to == run.count;
         let cut = |column: &Value| if whole || column.is_null() { column.clone() } else { column.slice(from, to) };
@@ -95,12 +107,13 @@ impl Rows {
             priority: owner.priority,
             order: run.first_order + count(from),
             // System rows have numbers of their own and show the number at which they came.
-            sequence: run.sequence + if run.class == Class::System { 0 } else { count(from) },
+            sequence: (run.sequence + if run.class == Class::System { 0 } else { count(from) }).saturating_sub(base),
             group_id: Rc::clone(&owner.group_id),
             handle: Rc::clone(&owner.handle),
             conversation_id: Rc::clone(&owner.conversation_id),
             service_name: Rc::clone(if status == Status::RetainedSent { &owner.far_service } else { &owner.service }),
             contract: Rc::clone(&owner.contract),
+            key: owner.lane.as_ref().and_then(|lane| lane.key.text()).cloned(),
             ids: if whole { run.ids.clone() } else { run.ids.byte_slice(from * 16, to * 16) },
             headers: cut(&run.headers),
             bodies: cut(&run.bodies),
@@ -145,6 +158,7 @@ impl Rows {
             message_sequence_number: self.sequence + count(index),
             service_name: Rc::clone(&self.service_name),
             service_contract_name: Rc::clone(&self.contract),
+            key: self.key.clone(),
             message_type_name: self.types.get(index).cloned().unwrap_or_else(|| "".into()),
             validation: self.validations.get(index).copied().unwrap_or("N"),
             message_id: crate::ids::text(id.unwrap_or_default()),
@@ -186,6 +200,8 @@ pub struct Message {
     pub service_name: Rc<str>,
     /// The conversation's contract.
     pub service_contract_name: Rc<str>,
+    /// Of a lane's message.
+    pub key: Option<Rc<str>>,
     /// Its message type.
     pub message_type_name: Rc<str>,
     /// N none, E empty, J json, S schema.

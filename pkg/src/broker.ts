@@ -8,9 +8,10 @@ import { Line } from "./line.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
 import { transact, type UnitOfWork } from "./transaction.js";
 import type { Broker, Transaction, Views } from "./types/broker.js";
-import type { Definitions, QueueOptions, ServiceChange } from "./types/definitions.js";
+import type { Definitions, QueueOptions, ServiceChange, StandardSchemaV1 } from "./types/definitions.js";
 import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
-import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
+import { bodyKey } from "./validation.js";
 import { VerbCalls } from "./verbs.js";
 import { ViewCalls } from "./views.js";
 
@@ -49,8 +50,10 @@ export class PocketBroker extends Target implements Broker {
   }
 
   async alterQueue(name: string, options: QueueOptions): Promise<void> {
-    const [queue, changes] = reading(() => [text(name, "name"), queueOptions(options, "options")] as const);
+    let body: StandardSchemaV1 | undefined;
+    const [queue, changes] = reading(() => [text(name, "name"), queueOptions(options, "options", (schema) => { body = schema; })] as const);
     await openRaw(this.#core).alterQueue(queue, changes).catch(rethrowOf(this.#core));
+    if (body !== undefined) this.#core.validators.set(bodyKey(queue), body);
   }
 
   async dropQueue(name: string): Promise<void> {
@@ -129,6 +132,8 @@ export class PocketBroker extends Target implements Broker {
   send(to: readonly ConversationRef[], messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId[]>;
   send(to: any, messageType: string, body?: unknown, options?: SendOptions): Promise<any> { return this.#verbs.send(to, messageType, body, options); }
   sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> { return this.#verbs.sendMany(to, messages, options); }
+  enqueue(queue: string, body?: unknown, options?: EnqueueOptions): Promise<MessageId> { return this.#verbs.enqueue(queue, body, options); }
+  enqueueMany(queue: string, bodies: readonly unknown[], options?: Omit<EnqueueOptions, "dedupeId">): Promise<MessageId[]> { return this.#verbs.enqueueMany(queue, bodies, options); }
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
   beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void> { return this.#verbs.beginConversationTimer(conversation, timeout, options); }
   moveConversation(conversation: ConversationRef, to: GroupRef): Promise<void> { return this.#verbs.moveConversation(conversation, to); }

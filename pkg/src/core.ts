@@ -7,7 +7,7 @@ export interface Core {
   readonly name: string;
   readonly raw: RawBroker;
   readonly maxMessageBytes: number;
-  /** The validators that this context was given while the database is open in it, by message type. */
+  /** The validators that this context was given while the database is open in it, by message type, and of queues (`bodyKey`). */
   readonly validators: Map<string, StandardSchemaV1>;
   /** Whether the store takes Blobs; undefined until a body has one. */
   storesBlobs: boolean | undefined;

@@ -3,7 +3,7 @@ import { amount, describe, flag, member, oneOf, options, plain, text, whole } fr
 import { invalid } from "./errors.js";
 import type { RawDefinitions, RawPriority, RawQueueOptions, RawService, RawServiceChange, RawValidation } from "./raw.js";
 import type { Definitions, StandardSchemaV1 } from "./types/definitions.js";
-import { markedValidation } from "./validation.js";
+import { bodyKey, markedValidation } from "./validation.js";
 
 /** Returns its argument: checks definitions that stand in a file of their own and keeps their literal types. */
 export function defineBroker<D extends Definitions>(definitions: D): D {
@@ -12,7 +12,7 @@ export function defineBroker<D extends Definitions>(definitions: D): D {
 
 export interface Normalised {
   readonly raw: RawDefinitions;
-  /** Message type → its validator. */
+  /** Message type, or the key of a queue → its validator. */
   readonly validators: ReadonlyMap<string, StandardSchemaV1>;
 }
 
@@ -24,13 +24,10 @@ export function normalise(value: unknown): Normalised {
   if (value === undefined) throw invalid("definitions", "must be an object, not undefined");
   const sections = options(value, "definitions", {
     messageTypes: named((validation, path, name): RawValidation => {
-      const schema = { found: undefined as StandardSchemaV1 | undefined };
-      const letter = validationLetter(validation, path, schema);
-      if (schema.found !== undefined) validators.set(name, schema.found);
-      return letter;
+      return validationLetter(validation, path, (schema) => validators.set(name, schema));
     }),
     contracts: named(named((sentBy, path): string => oneOf(sentBy, path, ["initiator", "target", "any"]))),
-    queues: named(queueOptions),
+    queues: named((queue, path, name) => queueOptions(queue, path, (schema) => validators.set(bodyKey(name), schema))),
     services: named(serviceOptions),
     priorities: named(priorityRule),
   });
@@ -49,7 +46,7 @@ function named<T>(read: (value: unknown, path: string, name: string) => T): (val
   };
 }
 
-function validationLetter(value: unknown, path: string, schema?: { found: StandardSchemaV1 | undefined }): RawValidation {
+function validationLetter(value: unknown, path: string, found: (schema: StandardSchemaV1) => void): RawValidation {
   if (typeof value === "string" && Object.hasOwn(WORDS, value)) return WORDS[value as keyof typeof WORDS];
   // A validator may be a function with properties, as arktype's are.
   const standard = value !== null && (typeof value === "object" || typeof value === "function") ? (value as Partial<StandardSchemaV1>)["~standard"] : undefined;
@@ -59,12 +56,12 @@ function validationLetter(value: unknown, path: string, schema?: { found: Standa
   }
   const marked = markedValidation(value as StandardSchemaV1);
   if (marked === "none" || marked === "json") return WORDS[marked];
-  if (schema !== undefined) schema.found = value as StandardSchemaV1;
+  found(value as StandardSchemaV1);
   return "S";
 }
 
-/** The options of `definitions.queues` and of `alterQueue`. */
-export function queueOptions(value: unknown, path: string): RawQueueOptions {
+/** The options of `definitions.queues` and of `alterQueue`. `found` gets the validator of `body`, if it is one. */
+export function queueOptions(value: unknown, path: string, found: (schema: StandardSchemaV1) => void): RawQueueOptions {
   if (value === undefined) throw invalid(path, "must be an object of options, not undefined");
   const { retention, ...rest } = options(value, path, {
     status: (status, at) => oneOf(status, at, ON_OFF),
@@ -72,7 +69,7 @@ export function queueOptions(value: unknown, path: string): RawQueueOptions {
     poisonMessageHandling: flag,
     archive: flag,
     activation: (activation, at) => oneOf(activation, at, ON_OFF),
-    body: (body, at) => validationLetter(body, at),
+    body: (body, at) => validationLetter(body, at, found),
   });
   return { ...rest, ...retention };
 }

@@ -20,6 +20,6 @@ export type { Broker, BrokerEvents, Clock, OpenOptions, Transaction, Views, Wasm
 export type { Definitions, PriorityRule, QueueOptions, SentBy, ServiceChange, StandardSchemaV1, Validation } from "./types/definitions.js";
 export type { ConversationEndpoint, ConversationState, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./types/messages.js";
 export type {
-  BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupId, GroupRef, Handle, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions,
+  BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupId, GroupRef, Handle, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions,
   Verbs,
 } from "./types/verbs.js";

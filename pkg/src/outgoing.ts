@@ -1,7 +1,7 @@
 // The arguments of the verbs, read once at the call.
 import { abortSignal, amount, describe, flag, isWellFormed, later, number, options, plain, text, whole } from "./check.js";
 import { BrokerError, invalid } from "./errors.js";
-import type { Headers, RawBeginDialog, RawEnd, RawReceive } from "./raw.js";
+import type { Headers, RawBeginDialog, RawEnd, RawEnqueue, RawReceive } from "./raw.js";
 import { conversationHandle } from "./refs.js";
 
 /** What the error queue writes into headers itself. */
@@ -32,6 +32,22 @@ export function sendManyOptions(value: unknown): Sending {
   return value === undefined ? NOTHING : options(value, "options", {
     ...sending, headers: (_: unknown, argument: string): never => { throw invalid(argument, "is not an option here: give each message its own headers"); },
   }) as Sending;
+}
+
+export interface Enqueuing { raw: RawEnqueue; headers: Headers | undefined; signal: AbortSignal | undefined }
+
+/** `many`: one id can't be for several messages. */
+export function enqueueOptions(value: unknown, many: boolean): Enqueuing {
+  const { headers: own, signal, ...raw } = options(value, "options", {
+    ...sending, headers, key: text, ordered: flag, priority: (priority: unknown, argument: string) => whole(priority, argument, 1, 10),
+    dedupeId: (id: unknown, argument: string): string => {
+      if (many) throw invalid(argument, "is for one message: give each its own with enqueue");
+      return text(id, argument);
+    },
+    dedupeWindow: (ms: unknown, argument: string) => amount(ms, argument, 0),
+  });
+  if (raw.ordered === false && raw.key !== undefined) throw invalid("key", "and `ordered: false` exclude each other: a key is there to keep an order");
+  return { raw: raw as RawEnqueue, headers: own, signal };
 }
 
 export interface Outgoing { messageType: string; body: unknown; headers: Headers | undefined }

@@ -38,6 +38,7 @@ export interface RawBeginDialog {
 }
 /** `timeout`: milliseconds to wait; absent or 0: not at all. */
 export interface RawReceive { top?: number; conversation?: string; group?: string; timeout?: number }
+export interface RawEnqueue { key?: string; ordered?: boolean; dedupeId?: string; dedupeWindow?: number; priority?: number }
 export interface RawEnd { error?: { code: number; description: string }; cleanup?: boolean; archive?: boolean }
 
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
@@ -90,6 +91,11 @@ export interface RawVerbs {
     handle: string, messageTypes: string | string[], bodies: unknown[], packings: Uint32Array | undefined, sizes: Float64Array,
     headers: (Headers | undefined)[] | undefined, signal: AbortSignal | undefined,
   ): Promise<Uint8Array>;
+  /** Columns, as of `sendMany`; headers for all. With a `dedupeId` that is there already it gives the id of the message that has it. */
+  enqueue(
+    queue: string, bodies: unknown[], packings: Uint32Array | undefined, sizes: Float64Array, headers: Headers | undefined, options: RawEnqueue,
+    signal: AbortSignal | undefined,
+  ): Promise<Uint8Array>;
   /** With `conversation` the queue may be "": then it is the conversation's own. */
   receive(queue: string, options: RawReceive, signal: AbortSignal | undefined): Promise<Batch[]>;
   /** Without `timeout` the timer is cancelled. `body`: that of the DialogTimer. */
@@ -114,6 +120,8 @@ export interface RawBroker extends RawVerbs {
   /** One for all brokers over the connection; the wasm side never looks into it. */
   readonly validators: Map<string, StandardSchemaV1>;
   validationOf(messageType: string): RawValidation | undefined;
+  /** What `enqueue` takes. */
+  bodyOf(queue: string): RawValidation | undefined;
   define(definitions: RawDefinitions): Promise<void>;
   alterQueue(name: string, options: RawQueueOptions): Promise<void>;
   dropQueue(name: string): Promise<void>;

@@ -1,7 +1,7 @@
 import { refuseClone } from "./conversation.js";
 import type { Transaction, Views } from "./types/broker.js";
 import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
-import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupId, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupId, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
 import type { ViewCalls } from "./views.js";
 
@@ -26,6 +26,8 @@ export class TransactionFacade implements Transaction {
   send(to: readonly ConversationRef[], messageType: string, body?: unknown, options?: SendOptions): Promise<MessageId[]>;
   send(to: any, messageType: string, body?: unknown, options?: SendOptions): Promise<any> { return this.#verbs.send(to, messageType, body, options); }
   sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> { return this.#verbs.sendMany(to, messages, options); }
+  enqueue(queue: string, body?: unknown, options?: EnqueueOptions): Promise<MessageId> { return this.#verbs.enqueue(queue, body, options); }
+  enqueueMany(queue: string, bodies: readonly unknown[], options?: Omit<EnqueueOptions, "dedupeId">): Promise<MessageId[]> { return this.#verbs.enqueueMany(queue, bodies, options); }
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> { return this.#verbs.receive<B>(queue, options); }
   getConversationGroup(queue: string, options?: Parameters<Transaction["getConversationGroup"]>[1]): Promise<GroupId | null> { return this.#verbs.getConversationGroup(queue, options); }
   beginConversationTimer(conversation: ConversationRef, timeout: number | null, options?: TimerOptions): Promise<void> { return this.#verbs.beginConversationTimer(conversation, timeout, options); }

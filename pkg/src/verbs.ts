@@ -1,16 +1,16 @@
-import { text } from "./check.js";
+import { describe, text } from "./check.js";
 import { namePart, takeBodies, takeBody, type Body } from "./bodies.js";
 import { unpack } from "./blobs.js";
 import { BegunConversation } from "./conversation.js";
 import { reasonOf, rethrowOf, type Core } from "./core.js";
-import { refuse } from "./errors.js";
+import { invalid, refuse } from "./errors.js";
 import { together, type Line } from "./line.js";
 import { expand, idText, idTexts } from "./messages.js";
-import { dialogOptions, endOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, timerOptions, timerTimeout, type Receiving } from "./outgoing.js";
+import { dialogOptions, endOptions, enqueueOptions, groupOptions, outgoing, receiveOptions, receiveOwnOptions, sendManyOptions, sendOptions, timerOptions, timerTimeout, type Enqueuing, type Receiving } from "./outgoing.js";
 import type { RawTransaction, RawVerbs } from "./raw.js";
 import { conversationHandle, groupOrHandle } from "./refs.js";
 import type { Message } from "./types/messages.js";
-import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions, Verbs } from "./types/verbs.js";
+import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions, Verbs } from "./types/verbs.js";
 import { validate } from "./validation.js";
 import type { ViewCalls } from "./views.js";
 
@@ -55,7 +55,7 @@ export class VerbCalls implements Verbs {
       if (signal?.aborted) return Promise.reject(signal.reason);
       const target = this.#route.target();
       const taken = takeBody(this.#route.core, body, "body");
-      const late = validate(this.#route.core, [{ messageType, body, headers }], [taken], () => "body");
+      const late = validate(this.#route.core, "messageType", [messageType], [body], [taken], () => "body");
       const task = (raw: RawVerbs): Promise<Uint8Array> => {
         late?.check();
         return raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal);
@@ -75,19 +75,45 @@ export class VerbCalls implements Verbs {
       const list = outgoing(messages);
       const target = this.#route.target();
       const name = (index: number): string => `messages[${index}].body`;
-      const bodies = takeBodies(this.#route.core, list.map(({ body }) => body), name);
-      const late = validate(this.#route.core, list, bodies, name);
+      const given = list.map(({ body }) => body);
+      const bodies = takeBodies(this.#route.core, given, name);
       const types = list.map(({ messageType }) => messageType);
+      const late = validate(this.#route.core, "messageType", types, given, bodies, name);
       const columns = types.every((type) => type === types[0]) ? types[0] ?? "" : types;
       const headers = list.some((message) => message.headers !== undefined) ? list.map((message) => message.headers) : undefined;
       const task = (raw: RawVerbs): Promise<Uint8Array> => {
         late?.check();
-        const packings = bodies.some(({ packing }) => packing !== 0) ? Uint32Array.from(bodies, ({ packing }) => packing) : undefined;
-        return raw.sendMany(handle, columns, bodies.map(({ value }) => value), packings, Float64Array.from(bodies, ({ size }) => size), headers, signal);
+        return raw.sendMany(handle, columns, ...columnsOf(bodies), headers, signal);
       };
       return this.#route.line.run(target, task, together([late?.ready, ...bodies.map(({ ready }) => ready)]))
         .then(idTexts, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), bodies, name); });
     });
+  }
+
+  enqueue(queue: string, body?: unknown, options?: EnqueueOptions): Promise<MessageId> {
+    return this.#call(() => this.#enqueue(queue, [body], () => "body", enqueueOptions(options, false)).then(first));
+  }
+
+  enqueueMany(queue: string, bodies: readonly unknown[], options?: Omit<EnqueueOptions, "dedupeId">): Promise<MessageId[]> {
+    return this.#call(() => {
+      if (!Array.isArray(bodies)) throw invalid("bodies", `must be an array of bodies, not ${describe(bodies)}`);
+      // Array.from, because a hole is no body, too.
+      return this.#enqueue(queue, Array.from(bodies as unknown[]), (index) => `bodies[${index}]`, enqueueOptions(options, true)).then(idTexts);
+    });
+  }
+
+  #enqueue(queue: string, given: readonly unknown[], name: (index: number) => string, { raw: options, headers, signal }: Enqueuing): Promise<Uint8Array> {
+    text(queue, "queue");
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    const target = this.#route.target();
+    const bodies = given.length === 1 ? [takeBody(this.#route.core, given[0], name(0))] : takeBodies(this.#route.core, given, name);
+    const late = validate(this.#route.core, "queue", given.map(() => queue), given, bodies, name);
+    const task = (raw: RawVerbs): Promise<Uint8Array> => {
+      late?.check();
+      return raw.enqueue(queue, ...columnsOf(bodies), headers, options, signal);
+    };
+    return this.#route.line.run(target, task, together([late?.ready, ...bodies.map(({ ready }) => ready)]))
+      .then((ids) => ids, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), bodies, name); });
   }
 
   receive<B = any>(queue: string, options?: ReceiveOptions): Promise<Message<B>[]> {
@@ -173,6 +199,12 @@ export class VerbCalls implements Verbs {
       return refuse(error);
     }
   }
+}
+
+/** Bodies as columns: values, packings (undefined when all are 0) and sizes. */
+function columnsOf(bodies: readonly Body[]): [unknown[], Uint32Array | undefined, Float64Array] {
+  const packings = bodies.some(({ packing }) => packing !== 0) ? Uint32Array.from(bodies, ({ packing }) => packing) : undefined;
+  return [bodies.map(({ value }) => value), packings, Float64Array.from(bodies, ({ size }) => size)];
 }
 
 function nothing(): void {}

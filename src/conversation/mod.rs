@@ -20,6 +20,7 @@ use std::rc::Rc;
 
 use crate::clock::Instant;
 use crate::ids::{Bits, Decoded, Role, SideId};
+use crate::lane::Place;
 use crate::poison::Trial;
 
 /// The state of an endpoint, as `sys.conversation_endpoints` names them.
@@ -232,6 +233,8 @@ pub(crate) struct Conversation {
     pub(crate) target: Option<Side>,
     /// What its beginner asked for to find it again, as long as it can be found.
     pub(crate) reuse: Option<Rc<str>>,
+    /// It is a lane: its target is there alone.
+    pub(crate) lane: Option<Place>,
 }
 
 impl Side {

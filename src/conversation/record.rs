@@ -5,6 +5,7 @@ use crate::body::Value;
 use crate::clock::Instant;
 use crate::error::Result;
 use crate::ids::Bits;
+use crate::lane::{LaneKey, Place};
 use crate::poison::Trial;
 use crate::record::{self, Fields, Read, Unreadable};
 use crate::store::{Key, StoreName};
@@ -37,6 +38,7 @@ impl Conversation {
             initiator: read_side(&fields.any())?,
             target: read_side(&fields.any())?,
             reuse: fields.optional_text()?,
+            lane: read_lane(&fields.any())?,
         })
     }
 
@@ -62,8 +64,19 @@ impl Conversation {
             side(&self.initiator),
             side(&self.target),
             record::optional(self.reuse.as_deref()),
+            self.lane
+                .as_ref()
+                .map_or_else(Value::null, |lane| Value::list(vec![lane.key.record(), record::value(lane.base)])),
         ])
     }
+}
+
+fn read_lane(value: &Value) -> Read<Option<Place>> {
+    if !value.is_list() {
+        return Ok(None);
+    }
+    let mut fields = Fields::part(value)?;
+    Ok(Some(Place { key: LaneKey::read(&fields.any())?, base: fields.number()? }))
 }
 
 fn read_lifetime(value: &Value) -> Read<Option<(Instant, Option<u64>)>> {

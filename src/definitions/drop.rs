@@ -58,7 +58,7 @@ pub(crate) fn drop_queue(work: &mut Work<'_>, name: &str) -> Outcome<()> {
     let endpoints = work.queue(queue.number)?.total(|counters| count(&counters.states));
     if endpoints > 0 {
         let text = format!(
-            "The queue \"{name}\" still has {endpoints} conversation endpoints, of its own service or left by one that was dropped. END them first; those that wait for their transmission WITH CLEANUP."
+            "The queue \"{name}\" still has {endpoints} conversation endpoints, of its own service or left by one that was dropped. END them first; lanes with unread messages, and those that wait for their transmission, WITH CLEANUP."
         );
         return Err(in_use(text).with("queue", name).with("conversations", crate::record::float(endpoints)).into());
     }

@@ -170,6 +170,7 @@ impl Begun {
             initiator: Some(Side::new(from.number, State::StartedOutbound, priority, group.clone())),
             target: None,
             reuse: options.reuse.as_deref().map(Rc::from),
+            lane: None,
         };
         work.move_state(&conversation, Role::Initiator, from.number, None, Some(State::StartedOutbound))?;
         if let Some(group) = &group {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::dropped::{HAS_ENDED, IS_GONE, drop_rows, drop_stored};
+use super::end_lane::end_lane;
 use super::{change_state, wrong_state};
 use crate::arrival;
 use crate::body::Body;
@@ -105,10 +106,13 @@ impl End {
         let queue = work.queue_of(side.service)?;
 
         let archived = if self.options.archive.unwrap_or(queue.archive) {
-            archive::copy(work, &conversation, role, &queue.name)?
+            archive::copy(work, &conversation, role, &queue.name, conversation.lane.is_some() && !self.options.cleanup)?
         } else {
             0
         };
+        if conversation.lane.is_some() {
+            return end_lane(work, conversation, archived, self.options.cleanup);
+        }
         let received = work.changes.taken.get(&conversation.id_of(role)).map_or(0, |taken| taken.rows);
         let timers = message::count(side.timers.len());
         let discarded = (side.unread + side.parked + side.held_count() + timers).saturating_sub(received);

@@ -3,6 +3,8 @@
 mod begin_dialog;
 mod dropped;
 mod end_conversation;
+mod end_lane;
+mod enqueue;
 mod get_conversation_group;
 mod group_state;
 mod move_conversation;
@@ -14,11 +16,15 @@ mod timer;
 
 use std::rc::Rc;
 
+use uuid::Uuid;
+
 pub(crate) use begin_dialog::Begun;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use dropped::drop_stored;
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
+pub(crate) use enqueue::Enqueue;
+pub use enqueue::{DEDUPE_WINDOW, EnqueueOptions};
 pub(crate) use get_conversation_group::get_conversation_group;
 pub(crate) use group_state::GroupState;
 pub use move_conversation::Destination;
@@ -49,6 +55,7 @@ use crate::work::Work;
 pub(crate) enum Verb {
     BeginDialog(Begun),
     Send(Send),
+    Enqueue(Enqueue),
     Receive(Rc<str>, ReceiveOptions),
     /// The next group of a queue, and how long to wait for one.
     GetConversationGroup(Rc<str>, Option<f64>),
@@ -77,6 +84,8 @@ pub(crate) enum Verb {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Done,
+    /// The id of the message that was there already.
+    Seen(Uuid),
     Conversation(ConversationInfo),
     /// One that was there: nothing has changed.
     Reused(ConversationInfo),
@@ -106,6 +115,7 @@ impl Verb {
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Receive(_, options) => options.check(),
+            Self::Enqueue(enqueue) => enqueue.check(),
             Self::GetConversationGroup(_, timeout) => check_timeout(*timeout),
             Self::BeginTimer(timer) => timer.check(),
             Self::End(end) => end.options.check(),
@@ -131,6 +141,7 @@ impl Verb {
         match self {
             Self::BeginDialog(begun) => begun.run(work),
             Self::Send(send) => send.run(work).map(|()| Answer::Done),
+            Self::Enqueue(enqueue) => enqueue.run(work).map(|seen| seen.map_or(Answer::Done, Answer::Seen)),
             Self::Receive(queue, options) => {
                 let Received { rows, takes } = receive(work, queue, options)?;
                 if !work.is_view() {
@@ -184,6 +195,7 @@ impl Verb {
                     own.into_iter().chain(far).for_each(|queue| reads.want_queue(queue));
                 }
             }
+            Self::Enqueue(enqueue) => enqueue.guess(core, reads),
             Self::Move(Move { handle, to: Destination::Conversation(to) | Destination::Named(to) }) => {
                 for side in [handle, to].into_iter().filter_map(|handle| named(handle)) {
                     reads.want_conversation(side.conversation);
@@ -270,7 +282,9 @@ impl Verb {
     /// About how many bytes it stores.
     pub(crate) fn size(&self) -> f64 {
         match self {
-            Self::Send(send) => send.messages.iter().map(|message| message.body.size).sum(),
+            Self::Send(Send { messages, .. }) | Self::Enqueue(Enqueue { messages, .. }) => {
+                messages.iter().map(|message| message.body.size).sum()
+            }
             Self::BeginTimer(timer) => timer.size(),
             Self::SetGroupState(_, body) => body.size,
             Self::All(verbs) => verbs.iter().map(|verb| verb.size()).sum(),

@@ -1,4 +1,4 @@
-//! What is due: timers that fire, and lifetimes that end.
+//! What is due: timers that fire, lifetimes that end, and ids that expire.
 
 use num_traits::ToPrimitive;
 
@@ -10,6 +10,7 @@ use crate::conversation::State;
 use crate::due::{Due, DueKind, timer_body};
 use crate::error::Error;
 use crate::ids::{Role, SideId};
+use crate::seen;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Range, StoreName};
 use crate::work::Work;
@@ -45,13 +46,17 @@ impl Poll {
         rows.truncate(count);
 
         let bodies = read_bodies(work, &rows);
-        work.need(rows.iter().map(Due::conversation), [])?;
+        work.need(rows.iter().filter_map(Due::conversation), [])?;
         let mut moved = 0;
         for (due, body) in rows.iter().zip(bodies?) {
             work.drop_due(due);
-            moved += match body {
-                Some(body) => fire(work, due, body)?,
-                None => expire(work, due)?,
+            moved += match (&due.kind, body) {
+                (_, Some(body)) => fire(work, due, body)?,
+                (DueKind::Seen(_), None) => {
+                    seen::expire(work, due);
+                    0
+                }
+                (_, None) => expire(work, due)?,
             };
         }
         Ok(Polled { moved, next, problem: None })
@@ -76,7 +81,7 @@ fn read_bodies(work: &mut Work<'_>, rows: &[Due]) -> Outcome<Vec<Option<Body>>> 
                 }
                 Err(stop) => return Err(stop),
             },
-            DueKind::Lifetime => None,
+            DueKind::Lifetime | DueKind::Seen(_) => None,
         });
     }
     if is_missing { Err(Stop::Missing) } else { Ok(bodies) }

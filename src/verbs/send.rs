@@ -77,6 +77,16 @@ fn check(
     validated_by: Option<&Catalog>,
 ) -> Outcome<()> {
     let Some(side) = conversation.side(role) else { return Err(work.not_found(&conversation.handle(role)).into()) };
+    if conversation.lane.is_some() {
+        let handle = conversation.handle(role);
+        let text = format!(
+            "The conversation {handle} is a lane of the queue \"{}\": nobody is at its other end, so nothing can be sent on it. Put messages into it with enqueue; answer by a queue or a dialog that the message names.",
+            conversation.service(role)
+        );
+        let error =
+            Error::new(ErrorCode::InvalidState, text).with("operation", "SEND").with("state", side.state.letters());
+        return Err(work.at_commit(error.with("handle", &*handle)).into());
+    }
     // What an END or an Error at the other end does to a transaction that has already sent: see `too_late`.
     if !side.state.may_send() && !is_late(work, side.state) {
         let advice = if side.state.may_end() {

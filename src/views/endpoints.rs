@@ -51,6 +51,8 @@ pub struct Endpoint {
     pub far_broker_instance: Option<Rc<str>>,
     /// The contract.
     pub contract: Rc<str>,
+    /// Of a lane, if it has one.
+    pub key: Option<Rc<str>>,
     /// Its state.
     pub state: State,
     /// When the conversation expires.
@@ -80,12 +82,13 @@ impl Endpoint {
             far_service: Rc::clone(conversation.service(role.other())),
             far_broker_instance: here.or_else(|| conversation.far_broker.clone()),
             contract: Rc::clone(&conversation.contract),
+            key: conversation.lane.as_ref().and_then(|lane| lane.key.text()).cloned(),
             state: side.state,
             lifetime: conversation.lifetime.map(|(at, _)| at),
             dialog_timer: side.timers.iter().map(|timer| timer.at).min_by(f64::total_cmp),
             priority: side.priority,
             send_sequence: side.next_send,
-            receive_sequence: side.next_expected,
+            receive_sequence: side.next_expected - conversation.lane.as_ref().map_or(0, |lane| lane.base),
             created_at: conversation.created_at,
         })
     }

@@ -77,9 +77,7 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
             let side =
                 HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &queue.number.into()))?.side;
             let reason = format!("The queue \"{}\" of the target service is off.", queue.name).into();
-            if is_wanted(SideId { role: side.role.other(), ..side }) {
-                held(work, side, &reason, &mut rows)?;
-            }
+            held(work, side, is_wanted, &reason, &mut rows)?;
             if is_wanted(side) {
                 held_own(work, side, &reason, &mut rows)?;
             }
@@ -95,17 +93,28 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
     Ok(rows)
 }
 
-fn held(work: &mut Work<'_>, id: SideId, reason: &Rc<str>, rows: &mut Vec<TransmissionRow>) -> Outcome<()> {
+fn held(
+    work: &mut Work<'_>,
+    id: SideId,
+    is_wanted: impl Fn(SideId) -> bool,
+    reason: &Rc<str>,
+    rows: &mut Vec<TransmissionRow>,
+) -> Outcome<()> {
     let Some(conversation) = work.conversation(id.conversation)? else { return Ok(()) };
     let Some(side) = conversation.side(id.role) else { return Ok(()) };
+    // Nobody but the lane itself stands for those who put something into it.
+    let sender = if conversation.lane.is_some() { id.role } else { id.role.other() };
+    if !is_wanted(conversation.id_of(sender)) {
+        return Ok(());
+    }
     let handle = conversation.handle(id.role);
     let runs = read_runs(work, id, Class::Received, side.visible_end(), last_run(side.next_expected));
     let runs = runs.map_err(|stop| stop.about(&handle))?;
-    add(work, &conversation, id.role.other(), &runs, side.visible_end(), reason, rows)?;
+    add(work, &conversation, sender, &runs, side.visible_end(), reason, rows)?;
     for row in side.system.iter().filter(|row| row.held && !row.own) {
         let runs = read_runs(work, id, Class::System, row.number, row.number);
         let runs = runs.map_err(|stop| stop.about(&handle))?;
-        add(work, &conversation, id.role.other(), &runs, row.number, reason, rows)?;
+        add(work, &conversation, sender, &runs, row.number, reason, rows)?;
     }
     Ok(())
 }
@@ -161,6 +170,7 @@ fn add(
 ) -> Outcome<()> {
     let side: Option<&Side> = conversation.side(sender);
     let outgoing = side.and_then(|side| side.outgoing.as_ref());
+    let base = conversation.lane.as_ref().map_or(0, |lane| lane.base);
     let large = large_bodies(work, runs)?;
     let places = runs.iter().flat_map(|run| (0..run.count).map(move |index| (run, index, run.first() + count(index))));
     for (run, index, number) in places.filter(|(.., number)| *number >= from) {
@@ -172,7 +182,8 @@ fn add(
             from_service: Rc::clone(conversation.service(sender)),
             contract: Rc::clone(&conversation.contract),
             enqueue_time: run.times.get(index).copied().unwrap_or_default(),
-            message_sequence_number: run.sequence + if run.class == Class::System { 0 } else { count(index) },
+            message_sequence_number: (run.sequence + if run.class == Class::System { 0 } else { count(index) })
+                .saturating_sub(base),
             message_type: run.types.get(index).cloned().unwrap_or_else(|| "".into()),
             priority: side.map_or(5, |side| side.priority),
             attempts: outgoing.map_or(0, |outgoing| outgoing.attempts),

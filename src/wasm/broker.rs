@@ -6,8 +6,9 @@ use js_sys::{Array, Function, Promise, Reflect};
 use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
-use super::convert::{self, Columns};
+use super::convert;
 use super::error::{promise, to_js};
+use super::outgoing::{self, Columns};
 use super::registry::{self, Callbacks, GivenClock, Member, Settings};
 use super::signal;
 use super::transaction::RawTransaction;
@@ -96,7 +97,13 @@ impl RawBroker {
             .map_or(JsValue::UNDEFINED, |validation| validation.letter().into())
     }
 
-    /// The validators that brokers over this connection were given, by message type. The package fills it.
+    /// What `enqueue` takes: N, E, J or S; undefined for an unknown queue.
+    #[wasm_bindgen(js_name = bodyOf)]
+    pub fn body_of(&self, queue: &str) -> JsValue {
+        self.member.broker.body_of(queue).map_or(JsValue::UNDEFINED, |validation| validation.letter().into())
+    }
+
+    /// The validators that brokers over this connection were given, by message type, and of queues. The package fills it.
     #[wasm_bindgen(getter)]
     pub fn validators(&self) -> js_sys::Map {
         self.member.connection.validators.clone()
@@ -157,7 +164,7 @@ impl RawBroker {
         headers: JsValue,
         signal: Option<AbortSignal>,
     ) -> Promise {
-        let (send, ids) = convert::send(
+        let (send, ids) = outgoing::send(
             &self.member.broker.core,
             &handles,
             &message_type,
@@ -181,8 +188,25 @@ impl RawBroker {
         signal: Option<AbortSignal>,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = convert::send_many(&self.member.broker.core, handle, columns);
+        let (send, ids) = outgoing::send_many(&self.member.broker.core, handle, columns);
         self.call(Ok(Call::Verb(send)), signal, ids)
+    }
+
+    /// `enqueue` of one or many messages, with the same headers.
+    #[allow(clippy::too_many_arguments)]
+    pub fn enqueue(
+        &self,
+        queue: String,
+        bodies: Array,
+        packings: Option<Vec<u32>>,
+        sizes: Vec<f64>,
+        headers: JsValue,
+        options: &JsValue,
+        signal: Option<AbortSignal>,
+    ) -> Promise {
+        let columns = Columns { types: "DEFAULT".into(), bodies, packings, sizes, headers: None };
+        let (enqueue, ids) = outgoing::enqueue(&self.member.broker.core, queue, columns, headers, options);
+        self.call(Ok(Call::Verb(enqueue)), signal, ids)
     }
 
     /// RECEIVE.

@@ -6,8 +6,8 @@ use js_sys::Array;
 use serde::de::DeserializeOwned;
 use wasm_bindgen::prelude::*;
 
-use crate::body::{Body, Part, Value};
-use crate::core::{Core, Host};
+use crate::body::{Body, Value};
+use crate::core::Host;
 use crate::definitions::ServiceChange;
 use crate::error::{Error, ErrorCode, Result};
 use crate::message::Column;
@@ -15,8 +15,8 @@ use crate::notice::Notice;
 use crate::record::{optional, value};
 use crate::rows::Rows;
 use crate::verbs::{
-    Answer, BeginTimer, ConversationInfo, Destination, End, EndError, EndOptions, Move, OutgoingMessage,
-    ReceiveOptions, Send, TimerOptions, Verb,
+    Answer, BeginTimer, ConversationInfo, Destination, End, EndError, EndOptions, Move, ReceiveOptions, TimerOptions,
+    Verb,
 };
 use crate::views::{Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 
@@ -27,59 +27,8 @@ pub(super) fn options<T: DeserializeOwned>(options: JsValue) -> Result<T> {
 }
 
 /// A list of names.
-fn names(names: &Array) -> Vec<Rc<str>> {
+pub(super) fn names(names: &Array) -> Vec<Rc<str>> {
     names.iter().filter_map(|name| name.as_string()).map(Rc::from).collect()
-}
-
-/// SEND of one message on several conversations, and the ids of the messages.
-pub(super) fn send(core: &Core, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
-    let to = names(handles);
-    let message_type: Rc<str> = message_type.into();
-    let headers = (!headers.is_undefined()).then(|| Part::from(Value(headers)));
-    let message = || OutgoingMessage {
-        message_type: Rc::clone(&message_type),
-        id: core.host.ids.uuid(),
-        headers: headers.clone(),
-        body: body.clone(),
-    };
-    let messages: Vec<_> = std::iter::repeat_with(message).take(to.len()).collect();
-    let ids = ids(&messages);
-    (Verb::Send(Send { to, messages, validated_by: Some(core.catalog()) }), ids)
-}
-
-/// The columns of many messages, all of one length.
-pub(super) struct Columns {
-    /// One name for all, or one each.
-    pub(super) types: JsValue,
-    pub(super) bodies: Array,
-    /// undefined: all 0.
-    pub(super) packings: Option<Vec<u32>>,
-    pub(super) sizes: Vec<f64>,
-    /// undefined: none has any.
-    pub(super) headers: Option<Array>,
-}
-
-/// SEND of many messages on one conversation, and their ids.
-pub(super) fn send_many(core: &Core, handle: String, columns: Columns) -> (Verb, JsValue) {
-    let types = match columns.types.as_string() {
-        Some(name) => vec![Rc::from(name); columns.sizes.len()],
-        None => names(columns.types.unchecked_ref()),
-    };
-    let bodies = Rc::new(Value(columns.bodies.into()));
-    let headers = columns.headers.map(|headers| Value(headers.into()));
-    let message = |(index, (message_type, size)): (usize, (Rc<str>, f64))| OutgoingMessage {
-        message_type,
-        id: core.host.ids.uuid(),
-        headers: headers.as_ref().map(|headers| headers.item(index)).filter(|own| !own.is_undefined()).map(Part::from),
-        body: Body {
-            value: Part::item(&bodies, index),
-            packing: columns.packings.as_ref().and_then(|packings| packings.get(index)).copied().unwrap_or(0),
-            size,
-        },
-    };
-    let messages: Vec<_> = types.into_iter().zip(columns.sizes).enumerate().map(message).collect();
-    let ids = ids(&messages);
-    (Verb::Send(Send { to: vec![handle.into()], messages, validated_by: Some(core.catalog()) }), ids)
 }
 
 /// A body, as the package has packed and measured it.
@@ -92,15 +41,18 @@ pub(super) fn text(options: &JsValue, name: &str) -> Option<Rc<str>> {
     field(options, name).text().map(Rc::from)
 }
 
-fn field(options: &JsValue, name: &str) -> Value {
+/// A field of options.
+pub(super) fn field(options: &JsValue, name: &str) -> Value {
     Value(options.clone()).field(name)
 }
 
-fn number(options: &JsValue, name: &str) -> Option<f64> {
+/// A field of options.
+pub(super) fn number(options: &JsValue, name: &str) -> Option<f64> {
     field(options, name).number()
 }
 
-fn flag(options: &JsValue, name: &str) -> Option<bool> {
+/// A field of options.
+pub(super) fn flag(options: &JsValue, name: &str) -> Option<bool> {
     field(options, name).boolean()
 }
 
@@ -179,18 +131,11 @@ pub(super) fn endpoint_filter(filter: &JsValue) -> EndpointFilter {
     }
 }
 
-/// The ids of messages.
-fn ids(messages: &[OutgoingMessage]) -> JsValue {
-    // As bytes: the package makes texts of them more cheaply than strings cross the boundary.
-    let mut ids = Vec::with_capacity(messages.len() * 16);
-    messages.iter().for_each(|message| ids.extend_from_slice(message.id.as_bytes()));
-    Value::from_bytes(&ids).0
-}
-
 /// What a verb answers; `done` when it has nothing of its own to say.
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
         Answer::Done | Answer::Moved(_) => done,
+        Answer::Seen(first) => Value::from_bytes(first.as_bytes()).0,
         Answer::Conversation(info) | Answer::Reused(info) => conversation(&info),
         Answer::Received(batches, _) => list(&batches, rows),
         Answer::Ended(result) => {
@@ -264,7 +209,7 @@ fn rows(rows: &Rows) -> Value {
         ("conversationId", Value::from(&*rows.conversation_id)),
         ("serviceName", Value::from(&*rows.service_name)),
         ("contract", Value::from(&*rows.contract)),
-        ("key", Value::null()),
+        ("key", optional(rows.key.as_deref())),
         ("types", column(&rows.types, |name| Value::from(&**name))),
         ("validations", column(&rows.validations, |letter| Value::from(*letter))),
         ("ids", rows.ids.clone()),
@@ -317,7 +262,7 @@ fn endpoint(endpoint: &Endpoint) -> Value {
         ("farService", Value::from(&*endpoint.far_service)),
         ("farBrokerInstance", optional(endpoint.far_broker_instance.as_deref())),
         ("contract", Value::from(&*endpoint.contract)),
-        ("key", Value::null()),
+        ("key", optional(endpoint.key.as_deref())),
         ("state", Value::from(endpoint.state.letters())),
         ("lifetime", endpoint.lifetime.map_or_else(Value::null, Value::from)),
         ("dialogTimer", endpoint.dialog_timer.map_or_else(Value::null, Value::from)),

@@ -6,6 +6,7 @@
 mod broker;
 mod convert;
 mod error;
+mod outgoing;
 mod registry;
 mod shown;
 mod signal;

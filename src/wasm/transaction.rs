@@ -6,8 +6,9 @@ use js_sys::{Array, Promise};
 use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
-use super::convert::{self, Columns};
+use super::convert;
 use super::error::promise;
+use super::outgoing::{self, Columns};
 use super::signal;
 use crate::call::Call;
 use crate::error::{ErrorCode, Result};
@@ -66,8 +67,13 @@ impl RawTransaction {
         size: f64,
         headers: JsValue,
     ) -> Promise {
-        let (send, ids) =
-            convert::send(&self.transaction.core, &handles, &message_type, convert::body(body, packing, size), headers);
+        let (send, ids) = outgoing::send(
+            &self.transaction.core,
+            &handles,
+            &message_type,
+            convert::body(body, packing, size),
+            headers,
+        );
         self.call(Ok(Call::Verb(send)), None, ids)
     }
 
@@ -83,8 +89,24 @@ impl RawTransaction {
         headers: Option<Array>,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = convert::send_many(&self.transaction.core, handle, columns);
+        let (send, ids) = outgoing::send_many(&self.transaction.core, handle, columns);
         self.call(Ok(Call::Verb(send)), None, ids)
+    }
+
+    /// `enqueue` of one or many messages, with the same headers.
+    #[allow(clippy::too_many_arguments)]
+    pub fn enqueue(
+        &self,
+        queue: String,
+        bodies: Array,
+        packings: Option<Vec<u32>>,
+        sizes: Vec<f64>,
+        headers: JsValue,
+        options: &JsValue,
+    ) -> Promise {
+        let columns = Columns { types: "DEFAULT".into(), bodies, packings, sizes, headers: None };
+        let (enqueue, ids) = outgoing::enqueue(&self.transaction.core, queue, columns, headers, options);
+        self.call(Ok(Call::Verb(enqueue)), None, ids)
     }
 
     /// RECEIVE.

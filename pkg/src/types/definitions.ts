@@ -52,7 +52,7 @@ export interface QueueOptions {
   archive?: boolean;
   /** ACTIVATION (STATUS). Default "on". Durable, for all tabs. */
   activation?: "on" | "off";
-  /** What the queue's implicit service takes. Default "none". */
+  /** What `enqueue` takes here. Default "none". */
   body?: Validation;
 }
 

@@ -52,6 +52,20 @@ export interface Verbs {
   sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]>;
 
   /**
+   * The short way in: no service, contract or dialog to set up. The messages of one `key` are received in their order, by one reader at a time over all tabs;
+   * those of different keys side by side. Each key and priority is a lane: a conversation of the queue's own service that only the receiving
+   * side has, with retention, group and timers as any other. END of a lane takes what was received of it, and what is unread begins the next one;
+   * with `cleanup` it takes that as well. Nothing can be sent on a lane, and an empty one goes by itself.
+   * With a `dedupeId` that a message had less than its `dedupeWindow` ago nothing is stored, and the result is that message's id; in a transaction that
+   * is found out at the commit only. What the body has to be says the queue's option `body`.
+   * Errors: QueueNotFound, ValidationFailed, NotCloneable, MessageTooLarge, Conflict (another tab has altered what the queue takes: enqueue it again).
+   */
+  enqueue(queue: string, body?: unknown, options?: EnqueueOptions): Promise<MessageId>;
+
+  /** Many messages for one lane, in order; or, with `ordered: false`, for several. All or none. Errors: as `enqueue`. */
+  enqueueMany(queue: string, bodies: readonly unknown[], options?: Omit<EnqueueOptions, "dedupeId">): Promise<MessageId[]>;
+
+  /**
    * RECEIVE: ready messages of one conversation group, conversation by conversation in order; [] when there are none.
    * On a Broker they are gone when this resolves (at most once): receive in a `transaction` to handle them safely.
    * Errors: QueueNotFound, QueueDisabled, ConversationNotFound, GroupNotFound.
@@ -116,6 +130,20 @@ export interface SendOptions {
   headers?: Record<string, string>;
   /** Aborts until the storage transaction is issued: the call then rejects with the signal's reason. */
   signal?: AbortSignal;
+}
+
+/** Options of `enqueue`, and without `dedupeId` of `enqueueMany`. */
+export interface EnqueueOptions extends SendOptions {
+  /** What keeps an order of its own, an order's number say; at most 1 024 characters. Default: the whole queue is one lane, one message at a time over all tabs. */
+  key?: string;
+  /** Default true. false: any order, side by side in sixteen lanes of the broker's own choosing. Not together with `key`. */
+  ordered?: boolean;
+  /** At most 1 024 characters. Of one queue, whatever the key. */
+  dedupeId?: string;
+  /** Milliseconds from the commit, whether the message has been received or not. Default 300 000. */
+  dedupeWindow?: number;
+  /** 1 to 10, higher first, default 5. Each priority of a key is a lane of its own. */
+  priority?: number;
 }
 
 /** One of the messages of `sendMany`. */

@@ -10,9 +10,12 @@ use pocket_broker::error::{Error, ErrorCode, Result};
 use pocket_broker::message::system;
 use pocket_broker::store::{Faults, Mode, Range, Store, StoreName};
 use pocket_broker::{
-    BeginDialog, Broker, ConversationInfo, EndOptions, EndResult, Endpoint, EndpointFilter, Extent, Message, Notice,
-    OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, TimerOptions, Transaction, TransmissionRow,
+    BeginDialog, Broker, ConversationInfo, EndOptions, EndResult, Endpoint, EndpointFilter, EnqueueOptions, Extent,
+    Message, Notice, OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, TimerOptions, Transaction,
+    TransmissionRow,
 };
+
+use uuid::Uuid;
 
 use super::host::{ManualClock, ManualTimer, TestHost, host};
 use super::{Bench, transact};
@@ -196,6 +199,31 @@ impl Shop {
         OutgoingMessage { message_type: message_type.into(), id: self.host.host.ids.uuid(), headers: None, body }
     }
 
+    pub(crate) async fn try_enqueue(&self, queue: &str, body: &str, options: EnqueueOptions) -> Result<Option<Uuid>> {
+        self.broker.enqueue(queue, vec![self.message("DEFAULT", body)], options, None).await
+    }
+
+    /// Without a key.
+    pub(crate) async fn enqueue(&self, queue: &str, body: &str) {
+        self.enqueue_as(queue, body, EnqueueOptions::default()).await;
+    }
+
+    pub(crate) async fn enqueue_as(&self, queue: &str, body: &str, options: EnqueueOptions) {
+        let seen = self.try_enqueue(queue, body, options).await.expect("the message can be enqueued");
+        assert_eq!(seen, None, "nobody was there with that id");
+    }
+
+    /// With a key.
+    pub(crate) async fn enqueue_key(&self, queue: &str, key: &str, body: &str) {
+        self.enqueue_as(queue, body, keyed(key)).await;
+    }
+
+    /// Numbered messages in one call: "0", "1" …
+    pub(crate) async fn enqueue_many(&self, queue: &str, numbers: std::ops::Range<usize>, options: EnqueueOptions) {
+        let messages = numbers.map(|number| self.message("DEFAULT", &number.to_string())).collect();
+        self.broker.enqueue(queue, messages, options, None).await.expect("the messages can be enqueued");
+    }
+
     pub(crate) async fn receive(&self, queue: &str) -> Vec<String> {
         show_all(
             &self.broker.receive(queue, ReceiveOptions::default(), None).await.expect("the queue can be received from"),
@@ -321,6 +349,10 @@ pub(crate) fn dialog_of(from: &str, to: &str) -> BeginDialog {
 
 pub(crate) fn to_kitchen() -> BeginDialog {
     dialog_of("Counter", "Kitchen")
+}
+
+pub(crate) fn keyed(key: &str) -> EnqueueOptions {
+    EnqueueOptions { key: Some(key.into()), ..EnqueueOptions::default() }
 }
 
 pub(crate) fn top_of(top: u32) -> ReceiveOptions {

@@ -2,11 +2,13 @@
 
 use pocket_broker::store::{Operation, StoreName};
 
-use super::super::support::shop::{Shop, refused};
+use super::super::support::shop::{Shop, keyed, refused};
 
 mount! {
     a_receive_costs_the_same_at_any_length,
     a_refused_verb_writes_nothing,
+    an_enqueue_on_an_open_lane_needs_two_reads_and_three_writes,
+    an_enqueue_finds_its_lane_by_one_key,
     an_end_costs_the_same_at_any_size,
     opening_costs_the_same_at_any_size,
     receive_of_a_cached_run_needs_two_reads_and_two_writes,
@@ -58,6 +60,36 @@ async fn sends_in_both_directions_need_no_more(shop: &Shop) {
     shop.send(&dialog.initiator, "Note", "kept").await;
     // Its own queue counts the copy.
     assert_cost(shop, 3, 5);
+}
+
+async fn an_enqueue_on_an_open_lane_needs_two_reads_and_three_writes(shop: &Shop) {
+    shop.enqueue_key("kitchen", "a", "warm").await;
+    for _ in 0..3 {
+        shop.faults.reset_counts();
+        shop.enqueue_key("kitchen", "a", "m").await;
+        assert_cost(shop, 2, 3);
+    }
+    shop.faults.reset_counts();
+    shop.enqueue_many("kitchen", 0..256, keyed("a")).await;
+    assert_cost(shop, 2, 3);
+}
+
+async fn an_enqueue_finds_its_lane_by_one_key(shop: &Shop) {
+    for number in 0..300 {
+        shop.enqueue_key("kitchen", &number.to_string(), "m").await;
+    }
+    let tab = shop.another_tab().await;
+    tab.queues().await.expect("they can be looked at");
+    shop.faults.reset_counts();
+    let message = vec![shop.message("DEFAULT", "m")];
+    tab.enqueue("kitchen", message, keyed("7"), None).await.expect("it can be enqueued");
+    assert_cost(shop, 3, 3);
+    assert_eq!(shop.faults.reads_of(StoreName::Members), 1);
+    tab.close().await;
+    // One that is new: the name, and the turn as well.
+    shop.faults.reset_counts();
+    shop.enqueue_key("kitchen", "new", "m").await;
+    assert_cost(shop, 2, 5);
 }
 
 async fn receive_of_a_cached_run_needs_two_reads_and_two_writes(shop: &Shop) {

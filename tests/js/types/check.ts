@@ -25,7 +25,7 @@ const is = <_ extends true>(): void => {};
 
 type ConversationNames = "handle" | "conversationId" | "groupId" | "isInitiator" | "service" | "farService" | "contract" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info";
 interface Conversation extends Pick<C.Conversation, ConversationNames> {}
-interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "receive" | "beginConversationTimer" | "moveConversation" | "endConversation" | "getGroupState" | "setGroupState"> {
+interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "enqueue" | "enqueueMany" | "receive" | "beginConversationTimer" | "moveConversation" | "endConversation" | "getGroupState" | "setGroupState"> {
   beginDialog(options: C.BeginDialog): Promise<Conversation>;
 }
 interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "transmissionQueue" | "archive"> {
@@ -80,6 +80,7 @@ is<Same<P.RowFilter, C.RowFilter>>();
 is<Same<P.OutgoingMessage, C.OutgoingMessage>>();
 is<Same<P.BeginDialog, C.BeginDialog>>();
 is<Same<P.SendOptions, C.SendOptions, "headers" | "signal">>();
+is<Same<P.EnqueueOptions, C.EnqueueOptions, "key" | "ordered" | "dedupeId" | "dedupeWindow" | "priority" | "headers" | "signal">>();
 is<Same<P.ReceiveOptions, C.ReceiveOptions, "top" | "conversation" | "group">>();
 is<Same<P.OpenOptions, C.OpenOptions, "durability" | "storage" | "clock" | "lockTimeout" | "maxMessageBytes" | "wasm" | "signal">>();
 is<Mutual<P.WasmSource, C.WasmSource>>();

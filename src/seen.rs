@@ -1,0 +1,87 @@
+//! Ids that `enqueue` was given: a second message with the same one is not taken (D38).
+//!
+//! A record of the store `seen` keeps the id of the first message and when it expires; a due row takes the record away some time after that.
+//! Each has the other.
+
+use std::rc::Rc;
+
+use uuid::Uuid;
+
+use crate::body::Value;
+use crate::clock::Instant;
+use crate::due::{Due, DueKind};
+use crate::record::{Fields, Read, Unreadable};
+use crate::stop::Outcome;
+use crate::store::{Change, Key, StoreName};
+use crate::work::Work;
+
+/// Expired ids are taken away together: once in so many milliseconds.
+const STEP: f64 = 60_000.0;
+
+/// An id, of one queue.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SeenId {
+    pub(crate) queue: u32,
+    pub(crate) id: Rc<str>,
+}
+
+impl SeenId {
+    pub(crate) fn key(&self) -> Key {
+        Key::list([0u32.into(), self.queue.into(), Key::Text(Rc::clone(&self.id))])
+    }
+
+    /// The row that takes the record away.
+    fn due(&self, expires_at: Instant) -> Due {
+        let at = ((expires_at / STEP).floor() + 1.0) * STEP;
+        Due { at, stamp: 0, kind: DueKind::Seen(Rc::clone(&self.id)), number: self.queue.into() }
+    }
+
+    /// The message that has the id already. If there is none, it is this one's for `window` milliseconds from now.
+    pub(crate) fn take(&self, work: &mut Work<'_>, message: Uuid, window: f64) -> Outcome<Option<Uuid>> {
+        let place = (self.queue, Rc::clone(&self.id));
+        // One of this unit of work the store does not know yet.
+        if let Some(first) = work.changes.seen.get(&place) {
+            return Ok(Some(*first));
+        }
+        let record = work.get(StoreName::Seen, self.key())?;
+        let before = record.map(|record| read(&record)).transpose();
+        let before = before.map_err(|problem| problem.at(StoreName::Seen, &self.key()))?;
+        if let Some((first, _)) = before.filter(|(_, expires_at)| *expires_at > work.now) {
+            return Ok(Some(first));
+        }
+        if let Some((_, expired_at)) = before {
+            work.drop_due(&self.due(expired_at));
+        }
+        let expires_at = work.now + window;
+        work.changes.note_seen(place, message);
+        let record = vec![Value::from(1u32), Value::from_bytes(message.as_bytes()), Value::from(expires_at)];
+        work.write(Change::Put(StoreName::Seen, self.key(), Value::list(record)));
+        work.put_due(&self.due(expires_at), Value::list(vec![Value::from(1u32)]));
+        Ok(None)
+    }
+}
+
+/// What a record says: the first message, and when the id is free again.
+fn read(record: &Value) -> Read<(Uuid, Instant)> {
+    let mut fields = Fields::open(record)?;
+    let message = fields.any().bytes().and_then(|bytes| Uuid::from_slice(&bytes).ok());
+    Ok((message.ok_or(Unreadable::Field("the id of a message is missing"))?, fields.float()?))
+}
+
+/// The key of the due row that belongs to a record, for the audit.
+#[cfg(feature = "audit")]
+pub(crate) fn due_key(key: &Key, record: &Value) -> Option<Key> {
+    let Key::List(parts) = key else { return None };
+    let [_, Key::Number(queue), Key::Text(id)] = parts.as_slice() else { return None };
+    let queue = num_traits::ToPrimitive::to_u32(queue)?;
+    let (_, expires_at) = read(record).ok()?;
+    Some(SeenId { queue, id: Rc::clone(id) }.due(expires_at).key())
+}
+
+/// A due row: the id has expired.
+pub(crate) fn expire(work: &mut Work<'_>, due: &Due) {
+    if let (DueKind::Seen(id), Ok(queue)) = (&due.kind, u32::try_from(due.number)) {
+        let key = SeenId { queue, id: Rc::clone(id) }.key();
+        work.write(Change::Delete(StoreName::Seen, key));
+    }
+}

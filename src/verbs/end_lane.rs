@@ -1,0 +1,99 @@
+//! END CONVERSATION of a lane (D24).
+
+use super::EndResult;
+use crate::conversation::{Conversation, Side};
+use crate::due::Due;
+use crate::ids::text;
+use crate::lane::{self, Place, ROLE};
+use crate::membership;
+use crate::message::{self, Class, count};
+use crate::poison::{self, Trial};
+use crate::stop::Outcome;
+use crate::store::{Change, StoreName};
+use crate::sweep;
+use crate::work::Work;
+
+/// What was received goes, and with it the timers. What is unread begins the next lane, under another handle and in a group of its own; `all`
+/// (WITH CLEANUP) takes it as well. Nobody is at the other end to be told.
+pub(super) fn end_lane(
+    work: &mut Work<'_>,
+    mut conversation: Box<Conversation>,
+    archived: u64,
+    all: bool,
+) -> Outcome<EndResult> {
+    let id = conversation.id_of(ROLE);
+    let handle = conversation.handle(ROLE);
+    let Some(side) = conversation.side(ROLE).cloned() else { return Ok(EndResult::default()) };
+    if let Some(side) = conversation.side_mut(ROLE) {
+        poison::settle(work, side)?;
+    }
+    side.timers.iter().for_each(|timer| work.drop_due(&Due::timer(id, timer)));
+    let taken = work.changes.taken.get(&id).cloned().unwrap_or_default();
+    // DialogTimers: they are of the conversation that ends.
+    let timers = side.system.iter().filter(|row| !taken.system.contains(&(row.kind, row.number)));
+    let notes = count(side.timers.len() + timers.count());
+    let waiting = side.next_expected.saturating_sub(side.cursor);
+    let unread = side.next_expected.saturating_sub(side.cursor.max(taken.cursor));
+    let discarded = notes + if all { unread } else { 0 };
+
+    let held_system = count(side.system.iter().filter(|row| row.held).count());
+    let is_over = all || waiting == 0;
+    let (left, held) = if is_over { (0, 0) } else { (side.unread_in_sequence(), waiting - side.unread_in_sequence()) };
+    work.count(side.service, |counters| {
+        counters.ready = counters.ready.saturating_sub(side.unread.saturating_sub(left));
+        counters.kept = counters.kept.saturating_sub(side.kept);
+        counters.held = counters.held.saturating_sub(side.held_count().saturating_sub(held));
+    })?;
+    if held_system > 0 || (all && side.held.is_some()) {
+        work.changes.notice.transmission = true;
+    }
+    if work.is_view() {
+        // What it gets after the commit is not this transaction's.
+        work.changes.ended.push(id);
+    }
+    if is_over {
+        lane::remove(work, conversation)?;
+        return Ok(EndResult { discarded, archived });
+    }
+
+    membership::leave(work, &conversation, ROLE)?;
+    delete_received(work, &conversation, &side);
+    work.changes.notice.states.push((handle, "CD"));
+    let next = Side {
+        group: None,
+        unread: left,
+        kept: 0,
+        kept_intervals: Vec::new(),
+        system: Vec::new(),
+        timers: Vec::new(),
+        has_group_state: false,
+        trial: Trial::default(),
+        runs: (side.runs * waiting).div_ceil(waiting + side.kept).max(1),
+        ..side
+    };
+    conversation.target = Some(next);
+    conversation.bits = work.core.host.ids.bits();
+    conversation.id = text(work.core.host.ids.uuid());
+    conversation.created_at = work.now;
+    if let Some(Place { base, .. }) = &mut conversation.lane {
+        *base = conversation.target.as_ref().map_or(0, |side| side.cursor);
+    }
+    work.save(conversation);
+    Ok(EndResult { discarded, archived })
+}
+
+/// The runs below the cursor, and every DialogTimer. The run that the cursor points into has unread rows, too: it goes when they are received.
+fn delete_received(work: &mut Work<'_>, conversation: &Conversation, side: &Side) {
+    let id = conversation.id_of(ROLE);
+    for (class, numbers) in [(Class::System, side.next_system), (Class::Received, side.cursor)] {
+        if numbers > 0 {
+            let range = message::keys_between(id, class, 0, numbers - 1);
+            work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
+            work.write(Change::DeleteRange(StoreName::Messages, range));
+        }
+    }
+    work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::System);
+    if side.kept > 0 {
+        sweep::note(work, side.service, side.first_order, side.last_order, side.kept.div_ceil(256));
+    }
+}
