@@ -129,6 +129,8 @@ impl Audit {
         for conversation in conversations.values() {
             self.check_conversation(conversation, &mut expected);
         }
+        let bounds = self.queues.values().filter_map(|queue| Some(Queue::due(queue.number, queue.oldest_due?).key()));
+        expected.due.extend(bounds);
         for (key, due) in std::mem::take(&mut self.seen) {
             match due {
                 Some(due) => _ = expected.due.insert(due),

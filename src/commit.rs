@@ -19,6 +19,7 @@ use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::notice::Notice;
 use crate::reads::Reads;
+use crate::retention;
 use crate::stats::{Counts, Tally};
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, Tx, transact};
@@ -225,6 +226,9 @@ impl Core {
             return Err(Stop::Wanted(group));
         }
         driver.hand_over().await?;
+        if driver.run(Purpose::Commit, retention::bound).await? {
+            driver.hand_over().await?;
+        }
         let catalog = driver.catalog;
         changes.notice.settle();
         Ok((outcomes, changes.notice, catalog, changes.block))

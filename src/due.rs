@@ -5,8 +5,9 @@
 //! | dialog timer | of the side | side, name, body, packing, size |
 //! | lifetime | of the conversation | conversation |
 //! | id that `enqueue` was given, and the id | of the queue | |
+//! | age of what a queue retains | of the queue | |
 //!
-//! Each is named by exactly one record, of the store `conversations` or `seen`, which knows the time and the stamp.
+//! Each is named by exactly one record, of the store `conversations`, `seen` or `queues`, which knows the time and the stamp.
 
 use std::rc::Rc;
 
@@ -27,6 +28,8 @@ pub(crate) enum DueKind {
     Lifetime,
     /// An id that has expired.
     Seen(Rc<str>),
+    /// The oldest row that a queue retains is too old.
+    Retention,
 }
 
 /// The key of a due row.
@@ -56,6 +59,7 @@ impl Due {
             DueKind::Timer => 0,
             DueKind::Lifetime => 1,
             DueKind::Seen(_) => 2,
+            DueKind::Retention => 3,
         };
         let mut parts = vec![self.at.into(), float(self.stamp).into(), kind.into(), float(self.number).into()];
         if let DueKind::Seen(id) = &self.kind {
@@ -74,6 +78,7 @@ impl Due {
                 0 => DueKind::Timer,
                 1 => DueKind::Lifetime,
                 2 => DueKind::Seen(parts.text()?),
+                3 => DueKind::Retention,
                 other => return Err(Unreadable::Format(other)),
             };
             Ok(Self { at, stamp, kind, number })
@@ -86,7 +91,7 @@ impl Due {
         match self.kind {
             DueKind::Timer => Some(SideId::from_number(self.number).conversation),
             DueKind::Lifetime => Some(self.number),
-            DueKind::Seen(_) => None,
+            DueKind::Seen(_) | DueKind::Retention => None,
         }
     }
 }

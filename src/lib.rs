@@ -114,6 +114,7 @@ mod queue;
 mod reading;
 mod reads;
 mod record;
+mod retention;
 mod reuse;
 mod rows;
 mod seen;

@@ -1,6 +1,7 @@
 //! The queue record: counters that the commits keep, so that nobody ever counts rows.
 
 use crate::body::Value;
+use crate::clock::Instant;
 use crate::conversation::State;
 use crate::error::Result;
 use crate::map::Map;
@@ -43,11 +44,13 @@ pub(crate) struct Queue {
     /// Rises with every change to who has something to receive.
     pub(crate) turns: u64,
     pub(crate) services: Map<u32, Counters>,
+    /// When its oldest retained row is too old, if there is a due row that says so.
+    pub(crate) oldest_due: Option<Instant>,
 }
 
 impl Queue {
     pub(crate) fn new(number: u32, stamp: u64) -> Self {
-        Self { number, stamp, next_order: 0, end_of_orders: 0, turns: 0, services: Map::default() }
+        Self { number, stamp, next_order: 0, end_of_orders: 0, turns: 0, services: Map::default(), oldest_due: None }
     }
 
     /// Changes the counters of one service.
@@ -87,6 +90,7 @@ impl Queue {
             end_of_orders: fields.number()?,
             turns: fields.number()?,
             services: fields.list()?.iter().map(read_counters).collect::<Read<_>>()?,
+            oldest_due: fields.any().number(),
         })
     }
 
@@ -94,6 +98,7 @@ impl Queue {
         let mut record = vec![Value::from(1u32), Value::from(self.number)];
         record.extend([self.stamp, self.next_order, self.end_of_orders, self.turns].map(record::value));
         record.push(Value::list(self.services.iter().map(|(service, counters)| counters.record(*service)).collect()));
+        record.push(self.oldest_due.map_or_else(Value::null, Value::from));
         Value::list(record)
     }
 }

@@ -62,6 +62,11 @@ impl Work<'_> {
         self.reads.answer(Request::Range(Source::Store(store), range, limit, Direction::Forward))
     }
 
+    /// The first records of a range of a store or its index.
+    pub(crate) fn get_page(&mut self, source: Source, range: Range, limit: u32) -> Outcome<Vec<Value>> {
+        Ok(self.reads.answer(Request::Range(source, range, Some(limit), Direction::Forward))?.to_vec())
+    }
+
     /// What a range of a store holds, read. A record that can't be read is named by its key, which only the store knows for sure.
     pub(crate) fn read_range<T>(
         &mut self,

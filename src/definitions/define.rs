@@ -357,15 +357,20 @@ fn implicit_service(queue: &QueueDefinition, number: u32) -> ServiceDefinition {
     }
 }
 
+/// What a number of JavaScript holds exactly.
+const MAX_BOUND: f64 = 9_007_199_254_740_992.0;
+
 pub(super) fn set_options(queue: &mut QueueDefinition, options: &QueueOptions) -> Result<()> {
-    if options.max_rows.is_some() || options.max_age.is_some() {
-        return Err(Error::new(
-            ErrorCode::NotSupported,
-            "Bounds of the retention (`maxRows`, `maxAge`) are not supported by this version. Give `retention: true`.",
-        )
-        .with("option", "retention"));
+    for (argument, bound) in [("maxRows", options.max_rows), ("maxAge", options.max_age)] {
+        if bound.is_some_and(|bound| !(0.0..=MAX_BOUND).contains(&bound)) {
+            return Err(Error::invalid_argument(argument, "is not a number from 0 to 2^53"));
+        }
     }
-    queue.retention = options.retention.unwrap_or(queue.retention);
+    if let Some(retention) = options.retention {
+        queue.retention = retention;
+        queue.max_rows = options.max_rows.and_then(|rows| rows.to_u64());
+        queue.max_age = options.max_age.and_then(|age| age.to_u64());
+    }
     queue.poison_message_handling = options.poison_message_handling.unwrap_or(queue.poison_message_handling);
     queue.archive = options.archive.unwrap_or(queue.archive);
     queue.activation = options.activation.map_or(queue.activation, |activation| activation == Status::On);

@@ -116,7 +116,7 @@ pub enum Status {
 pub struct QueueOptions {
     /// `STATUS`. Default on. `define` sets it only when it creates the queue.
     pub status: Option<Status>,
-    /// `RETENTION`. Default false.
+    /// `RETENTION`. Default false. Bounds go with it: those that are not given with it are none.
     pub retention: Option<bool>,
     /// The oldest retained rows beyond this many go. Default: no bound.
     pub max_rows: Option<f64>,

@@ -1,4 +1,4 @@
-//! What is due: timers that fire, lifetimes that end, and ids that expire.
+//! What is due: timers that fire, lifetimes that end, ids that expire, and retained rows that are too old.
 
 use num_traits::ToPrimitive;
 
@@ -7,6 +7,7 @@ use crate::arrival;
 use crate::body::Body;
 use crate::clock::Instant;
 use crate::conversation::State;
+use crate::definitions::FIRST_QUEUE;
 use crate::due::{Due, DueKind, timer_body};
 use crate::error::Error;
 use crate::ids::{Role, SideId};
@@ -56,6 +57,7 @@ impl Poll {
                     seen::expire(work, due);
                     0
                 }
+                (DueKind::Retention, None) => age(work, due)?,
                 (_, None) => expire(work, due)?,
             };
         }
@@ -81,7 +83,7 @@ fn read_bodies(work: &mut Work<'_>, rows: &[Due]) -> Outcome<Vec<Option<Body>>> 
                 }
                 Err(stop) => return Err(stop),
             },
-            DueKind::Lifetime | DueKind::Seen(_) => None,
+            DueKind::Lifetime | DueKind::Seen(_) | DueKind::Retention => None,
         });
     }
     if is_missing { Err(Stop::Missing) } else { Ok(bodies) }
@@ -100,6 +102,18 @@ fn fire(work: &mut Work<'_>, due: &Due, body: Body) -> Outcome<u64> {
     work.changes.counts.timers += 1;
     work.save(conversation);
     Ok(1)
+}
+
+/// What a queue retains has become too old: whoever touches the queue drops it.
+fn age(work: &mut Work<'_>, due: &Due) -> Outcome<u64> {
+    let queue = work.catalog.queues.values().find(|queue| u64::from(queue.number) == due.number).cloned();
+    // One that is not known here may be new.
+    let number = queue.map_or(FIRST_QUEUE, |queue| queue.number);
+    work.queue(number)?;
+    if u64::from(number) == due.number {
+        work.change_queue(number, |queue| queue.oldest_due = None);
+    }
+    Ok(0)
 }
 
 /// A lifetime ends: an Error for both sides. Nothing is sent any more, and both still have to END.

@@ -48,6 +48,7 @@ mod receive;
 mod remote;
 mod restart;
 mod retention;
+mod retention_bounds;
 mod reuse;
 mod send;
 mod stats;

@@ -152,8 +152,7 @@ inPage("what this release does not have yet is NotSupported, and named", async (
   const broker = await h.openShop();
   const counter = await h.order(broker, 1);
   const calls = {
-    maxRows: () => broker.define({ queues: { kitchen: { retention: { maxRows: 5 } } } }), maxAge: () => broker.define({ queues: { fresh: { retention: { maxAge: 1_000 } } } }),
-    retention: () => broker.alterQueue("kitchen", { retention: { maxRows: 5 } }), codec: () => pb.openBroker(h.name(), { codec: {} }), delayedDelivery: () => pb.openBroker(h.name(), { delayedDelivery: {} }),
+    codec: () => pb.openBroker(h.name(), { codec: {} }), delayedDelivery: () => pb.openBroker(h.name(), { delayedDelivery: {} }),
     delay: () => counter.send("Order", 1, { delay: 5 }), deliverAt: () => counter.sendMany([{ messageType: "Order" }], { deliverAt: new Date() }),
   };
   for (const [option, call] of Object.entries(calls)) h.match((await h.rejects(call(), { code: "NotSupported" }, option)).message, new RegExp(option), option);

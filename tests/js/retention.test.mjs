@@ -235,3 +235,25 @@ inPage("END of ten thousand retained rows, archived and not, leaves nothing behi
   }
   h.equal((await broker.archive().toArray()).length, 10_000);
 });
+
+inPage("bounds: the oldest retained rows of the queue go, by number and by age", async (h) => {
+  h.state.now = 1_000_000;
+  const broker = await h.open({ definitions: { queues: { jobs: { retention: { maxRows: 3 } } } }, clock: { now: () => h.state.now } });
+  await broker.enqueueMany("jobs", [1, 2, 3, 4, 5, 6], { key: "a" });
+  await broker.receive("jobs", { top: 5 });
+  h.equal((await broker.select("jobs").toArray()).map((row) => [row.status, row.body]), [[0, 3], [0, 4], [0, 5], [1, 6]]);
+  const [{ isRetentionEnabled, retained }] = (await broker.queues()).filter((queue) => queue.name === "jobs");
+  h.equal([isRetentionEnabled, retained], [true, 3]);
+  await broker.alterQueue("jobs", { retention: { maxAge: 1_000 } });
+  h.state.now += 500;
+  await broker.enqueue("jobs", 7, { key: "b" });
+  await broker.receive("jobs");
+  await broker.receive("jobs");
+  h.state.now += 500;
+  h.equal(await broker.poll(), 0);
+  h.equal(h.bodies(await broker.select("jobs").toArray()), [7]);
+  h.state.now += 500;
+  await broker.poll();
+  h.equal([await broker.count("jobs"), await broker.conversations().toArray()], [0, []]);
+  await h.rejects(broker.alterQueue("jobs", { retention: { maxRows: -1 } }), { code: "InvalidArgument" });
+});

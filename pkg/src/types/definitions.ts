@@ -38,12 +38,12 @@ export interface QueueOptions {
   status?: "on" | "off";
   /**
    * Message retention. Default false. true: received messages (status 0) and copies of sent ones (status 3) stay until this side ENDs
-   * their conversation. Bounds drop the oldest retained rows beyond them; they are not in this release (NotSupported).
+   * their conversation. Bounds are of the whole queue and drop the oldest retained rows beyond them; what is unread stays. `true` alone has none.
    */
   retention?: boolean | {
     /** At most this many retained rows. */
     maxRows?: number;
-    /** None older than this many milliseconds. */
+    /** None that was enqueued or sent more than this many milliseconds ago. */
     maxAge?: number;
   };
   /** Default true: five consecutive rollbacks switch the queue off. */

@@ -27,7 +27,6 @@ mount! {
     another_tab_that_keeps_defining_disturbs_nobody,
     an_altered_queue_is_altered_in_every_tab,
     unknown_names_are_refused,
-    bounds_of_the_retention_are_not_supported,
 }
 
 async fn conflict(shop: &Shop, definitions: Definitions) -> Error {
@@ -306,15 +305,6 @@ async fn unknown_names_are_refused(shop: &Shop) {
             ErrorCode::InvalidArgument,
         );
     }
-}
-
-async fn bounds_of_the_retention_are_not_supported(shop: &Shop) {
-    let bounded = QueueOptions { max_rows: Some(10.0), ..QueueOptions::default() };
-    refused(shop.broker.alter_queue("kitchen", bounded).await, ErrorCode::NotSupported);
-    refused(
-        shop.broker.define(queues("new", QueueOptions { max_age: Some(1.0), ..QueueOptions::default() })).await,
-        ErrorCode::NotSupported,
-    );
 }
 
 async fn another_tab_sees_new_definitions_at_once(shop: &Shop) {

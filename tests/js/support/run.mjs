@@ -13,7 +13,7 @@ import { ROOT } from "./paths.mjs";
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
-  "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "move", "opening", "receive", "retention",
+  "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "move", "opening", "receive", "retention",
   "send", "services", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
