@@ -23,6 +23,8 @@ pub trait Locks {
     fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>>;
     /// Waits for the lock. Dropping the future gives up.
     fn lock(&self, name: &str) -> LocalBoxFuture<'static, Guard>;
+    /// The names of those that are held, by whomever.
+    fn held(&self) -> LocalBoxFuture<'static, Vec<String>>;
 }
 
 /// Who asks for a group: a call, on its own or within a transaction.
@@ -161,6 +163,19 @@ impl GroupLocks {
     /// Whether this transaction holds any group.
     pub(crate) fn holds_any(&self, transaction: u64) -> bool {
         self.groups.borrow().values().any(|holders| holders.transaction == Some(transaction))
+    }
+
+    /// Whether somebody of this context holds the group.
+    pub(crate) fn is_held_here(&self, group: &str) -> bool {
+        self.groups.borrow().contains_key(group)
+    }
+
+    /// The groups that anybody holds, as the locks of the origin tell.
+    pub(crate) async fn held_in_origin(&self) -> Vec<String> {
+        match &self.origin {
+            Some(origin) => origin.held().await,
+            None => Vec::new(),
+        }
     }
 
     fn is_elsewhere(&self, group: &Rc<str>, call: u64) -> bool {

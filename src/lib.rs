@@ -148,4 +148,7 @@ pub use verbs::{
     BeginDialog, ConversationInfo, DEDUPE_WINDOW, Destination, EndError, EndOptions, EndResult, EnqueueOptions,
     OutgoingMessage, ReceiveOptions, Send, TimerOptions,
 };
-pub use views::{BrokerStats, Endpoint, EndpointFilter, Extent, Gauges, Page, QueueInfo, RowFilter, TransmissionRow};
+pub use views::{
+    BrokerStats, ConversationGroup, Endpoint, EndpointFilter, Extent, Gauges, HeldBy, Page, QueueInfo, RowFilter,
+    TransmissionRow,
+};

@@ -4,6 +4,8 @@
 
 use std::rc::Rc;
 
+use num_traits::ToPrimitive;
+
 use crate::body::{Body, Value};
 use crate::conversation::Conversation;
 use crate::error::Result;
@@ -15,6 +17,20 @@ use crate::work::Work;
 
 pub(crate) fn member_key(group: &str, side: SideId) -> Key {
     Key::list(["g".into(), group.into(), float(side.number()).into()])
+}
+
+/// Every member of every group that sides were put into.
+pub(crate) fn all_members() -> Range {
+    Range::prefix(vec!["g".into()])
+}
+
+/// The group and the side in the key of a member.
+pub(crate) fn read_member(key: &Key) -> Option<(Rc<str>, SideId)> {
+    let Key::List(parts) = key else { return None };
+    match parts.as_slice() {
+        [_, Key::Text(group), Key::Number(side)] => Some((Rc::clone(group), SideId::from_number(side.to_u64()?))),
+        _ => None,
+    }
 }
 
 pub(crate) fn state_key(group: &str) -> Key {

@@ -8,11 +8,11 @@ use crate::core::Core;
 /// What a broker has done since it was opened. What its context does by itself counts for every broker that is open in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages sent.
+    /// Messages of SEND.
     pub sends: u64,
     /// Messages received.
     pub receives: u64,
-    /// Messages that came into a queue here, the broker's own among them.
+    /// Messages that came into a queue here, by SEND, by `enqueue`, or made by the broker.
     pub enqueued: u64,
     /// Delayed messages whose time came.
     pub delayed_dispatched: u64,

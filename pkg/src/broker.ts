@@ -9,7 +9,7 @@ import type { CloseReason, Notice, RawBroker } from "./raw.js";
 import { transact, type UnitOfWork } from "./transaction.js";
 import type { Broker, Transaction, Views } from "./types/broker.js";
 import type { Definitions, QueueOptions, ServiceChange, StandardSchemaV1 } from "./types/definitions.js";
-import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
+import type { BrokerStats, ConversationEndpoint, ConversationGroup, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import { bodyKey } from "./validation.js";
 import { VerbCalls } from "./verbs.js";
@@ -146,6 +146,8 @@ export class PocketBroker extends Target implements Broker {
   queues(): Promise<QueueInfo[]> { return this.#views.queues(); }
   conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#views.conversation(conversation); }
   conversations(filter?: Parameters<Views["conversations"]>[0]): Rows<ConversationEndpoint> { return this.#views.conversations(filter); }
+  groups(filter?: Parameters<Views["groups"]>[0]): Rows<ConversationGroup> { return this.#views.groups(filter); }
+  stats(): Promise<BrokerStats> { return this.#views.stats(); }
   transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
   archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }
 

@@ -38,6 +38,10 @@ export function endpointFilter(value: unknown): RawEndpointFilter {
   });
 }
 
+export function groupFilter(value: unknown): { service?: string } {
+  return options(value, "filter", { service: text });
+}
+
 export function transmissionFilter(value: unknown): { conversation?: string } {
   return options(value, "filter", { conversation: conversationHandle });
 }

@@ -1,7 +1,7 @@
 // Rows on their way out: what the wasm side gives in columns, as the objects that the application sees.
 import { unpack } from "./blobs.js";
-import type { Batch, RawEndpoint, RawTransmissionRow } from "./raw.js";
-import type { ConversationEndpoint, Message, TransmissionRow } from "./types/messages.js";
+import type { Batch, RawEndpoint, RawStats, RawTransmissionRow } from "./raw.js";
+import type { BrokerStats, ConversationEndpoint, Message, TransmissionRow } from "./types/messages.js";
 
 /** A row's status. */
 export const MessageStatus = {
@@ -96,4 +96,10 @@ export function endpoint(raw: RawEndpoint): ConversationEndpoint {
 
 export function transmissionRow({ packing, ...raw }: RawTransmissionRow): TransmissionRow {
   return { ...raw, enqueueTime: new Date(raw.enqueueTime), nextAttempt: dateOrNull(raw.nextAttempt), body: unpack(raw.body, packing) };
+}
+
+/** There is no delayed delivery yet: nothing waits, and nothing guards it. */
+export function brokerStats(raw: RawStats): BrokerStats {
+  const breakers = { store: "disarmed", fetch: "disarmed", dispatch: "disarmed" } as const;
+  return { ...raw, delayed: 0, oldestReady: dateOrNull(raw.oldestReady), oldestTransmission: dateOrNull(raw.oldestTransmission), breakers };
 }

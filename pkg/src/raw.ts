@@ -2,7 +2,7 @@
 import type { BrokerErrorCode } from "./types/errors.js";
 import type { BrokerEvents } from "./types/broker.js";
 import type { StandardSchemaV1 } from "./types/definitions.js";
-import type { ConversationEndpoint, QueueInfo, TransmissionRow } from "./types/messages.js";
+import type { BrokerStats, ConversationEndpoint, ConversationGroup, QueueInfo, TransmissionRow } from "./types/messages.js";
 
 export type RawValidation = "N" | "E" | "J" | "S";
 export type Headers = Record<string, string>;
@@ -43,6 +43,9 @@ export interface RawEnd { error?: { code: number; description: string }; cleanup
 
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
   lifetime: number | null; dialogTimer: number | null; createdAt: number;
+}
+export interface RawStats extends Omit<BrokerStats, "delayed" | "breakers" | "oldestReady" | "oldestTransmission"> {
+  oldestReady: number | null; oldestTransmission: number | null;
 }
 export interface RawTransmissionRow extends Omit<TransmissionRow, "enqueueTime" | "nextAttempt"> {
   enqueueTime: number; nextAttempt: number | null; packing: number;
@@ -131,6 +134,8 @@ export interface RawBroker extends RawVerbs {
   count(queue: string, filter: RawFilter): Promise<number>;
   queues(): Promise<QueueInfo[]>;
   conversations(filter: RawEndpointFilter, token: Token, all: boolean): Promise<Page<RawEndpoint>>;
+  groups(filter: { service?: string }, token: Token, all: boolean): Promise<Page<ConversationGroup>>;
+  stats(): Promise<RawStats>;
   info(handle: string): Promise<RawEndpoint | null | undefined>;
   transmissionQueue(filter: { conversation?: string }, token: Token, all: boolean): Promise<Page<RawTransmissionRow>>;
   archive(filter: RawArchiveFilter, token: Token, all: boolean): Promise<Page<Batch>>;

@@ -26,6 +26,13 @@ export class RowPages<R> implements Rows<R> {
   }
 
   async first(): Promise<R | undefined> {
-    return (await this.#read(null, false, true)).rows[0];
+    let token: Token = null;
+    do {
+      const page: Page<R> = await this.#read(token, false, true);
+      if (page.rows.length > 0) return page.rows[0];
+      // A filter has let nothing through yet.
+      token = page.next ?? null;
+    } while (token !== null);
+    return undefined;
   }
 }

@@ -1,6 +1,6 @@
 import { refuseClone } from "./conversation.js";
 import type { Transaction, Views } from "./types/broker.js";
-import type { ConversationEndpoint, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
+import type { BrokerStats, ConversationEndpoint, ConversationGroup, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupId, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
 import type { ViewCalls } from "./views.js";
@@ -41,6 +41,8 @@ export class TransactionFacade implements Transaction {
   queues(): Promise<QueueInfo[]> { return this.#views.queues(); }
   conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#conversations.conversation(conversation); }
   conversations(filter?: Parameters<Views["conversations"]>[0]): Rows<ConversationEndpoint> { return this.#views.conversations(filter); }
+  groups(filter?: Parameters<Views["groups"]>[0]): Rows<ConversationGroup> { return this.#views.groups(filter); }
+  stats(): Promise<BrokerStats> { return this.#views.stats(); }
   transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
   archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }
 

@@ -2,13 +2,13 @@ import { text } from "./check.js";
 import { SpokenConversation } from "./conversation.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
 import { refuse } from "./errors.js";
-import { archiveFilter, endpointFilter, rowFilter, transmissionFilter } from "./filters.js";
-import { endpoint, expand, expandArchive, transmissionRow } from "./messages.js";
+import { archiveFilter, endpointFilter, groupFilter, rowFilter, transmissionFilter } from "./filters.js";
+import { brokerStats, endpoint, expand, expandArchive, transmissionRow } from "./messages.js";
 import type { Page, RawBroker } from "./raw.js";
 import { conversationHandle } from "./refs.js";
 import { RowPages } from "./rows.js";
 import type { Views } from "./types/broker.js";
-import type { ConversationEndpoint, Message, QueueInfo, Rows } from "./types/messages.js";
+import type { BrokerStats, ConversationEndpoint, ConversationGroup, Message, QueueInfo, Rows } from "./types/messages.js";
 import type { ConversationRef } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
 
@@ -40,6 +40,10 @@ export class ViewCalls implements Views {
     return this.#rows(() => endpointFilter(filter), (raw, given, token, all) => raw.conversations(given, token, all), (rows) => rows.map(endpoint));
   }
 
+  groups(filter?: unknown): Rows<ConversationGroup> {
+    return this.#rows(() => groupFilter(filter), (raw, given, token, all) => raw.groups(given, token, all), (rows) => rows);
+  }
+
   transmissionQueue(filter?: unknown): ReturnType<Views["transmissionQueue"]> {
     return this.#rows(() => transmissionFilter(filter), (raw, given, token, all) => raw.transmissionQueue(given, token, all), (rows) => rows.map(transmissionRow));
   }
@@ -50,6 +54,10 @@ export class ViewCalls implements Views {
 
   queues(): Promise<QueueInfo[]> {
     return this.#ask((raw) => raw.queues());
+  }
+
+  stats(): Promise<BrokerStats> {
+    return this.#ask((raw) => raw.stats().then(brokerStats));
   }
 
   info(handle: string): Promise<ConversationEndpoint | null> {

@@ -7,7 +7,8 @@ use crate::call::unexpected;
 use crate::error::Result;
 use crate::rows::Rows;
 use crate::views::{
-    BrokerStats, Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen, TransmissionRow, View,
+    BrokerStats, ConversationGroup, Endpoint, EndpointFilter, Extent, Page, QueueInfo, RowFilter, Seen,
+    TransmissionRow, View,
 };
 
 impl Broker {
@@ -73,6 +74,22 @@ impl Broker {
     ) -> Result<Page<Endpoint>> {
         match self.see(&View::Conversations(filter.clone()), position, extent).await? {
             Seen::Endpoints(page) => Ok(page),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Conversation groups, of one service or of all, and who holds them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn groups(
+        &self,
+        service: Option<&str>,
+        position: Option<&[f64]>,
+        extent: Extent,
+    ) -> Result<Page<ConversationGroup>> {
+        match self.see(&View::Groups(service.map(Rc::from)), position, extent).await? {
+            Seen::Groups(page) => Ok(page),
             _ => Err(unexpected()),
         }
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use num_traits::ToPrimitive;
 
-use super::{Extent, PAGE_ROWS, Page};
+use super::{Extent, PAGE_RECORDS, PAGE_ROWS, Page};
 use crate::clock::Instant;
 use crate::conversation::{Conversation, State};
 use crate::core::Core;
@@ -67,6 +67,10 @@ pub struct Endpoint {
     pub receive_sequence: u64,
     /// When the conversation was begun or first heard of.
     pub created_at: Instant,
+    /// It is alone in its own group.
+    pub(crate) is_alone: bool,
+    /// Messages that wait for it.
+    pub(crate) ready: u64,
 }
 
 impl Endpoint {
@@ -90,6 +94,8 @@ impl Endpoint {
             send_sequence: side.next_send,
             receive_sequence: side.next_expected - conversation.lane.as_ref().map_or(0, |lane| lane.base),
             created_at: conversation.created_at,
+            is_alone: side.group.is_none(),
+            ready: side.unread,
         })
     }
 }
@@ -128,9 +134,11 @@ pub(crate) async fn conversations(
         range.lower = Bound::Excluding((*last).into());
     }
     let limit = PAGE_ROWS.to_u32();
+    let mut looked_at = 0;
     loop {
         let records = driver.tx.get_range(StoreName::Conversations, &range, limit, Direction::Forward).await?;
         let is_last = count(records.len()) < PAGE_ROWS;
+        looked_at += count(records.len());
         let mut last = None;
         for record in records {
             let number = record.item(1).number().and_then(|number| number.to_u64()).unwrap_or_default();
@@ -154,7 +162,7 @@ pub(crate) async fn conversations(
         }
         let Some(last) = last else { return Ok(page) };
         range.lower = Bound::Excluding(last.into());
-        if extent == Extent::Page && count(page.rows.len()) >= PAGE_ROWS {
+        if extent == Extent::Page && (count(page.rows.len()) >= PAGE_ROWS || looked_at >= PAGE_RECORDS) {
             page.next = Some(vec![last]);
             return Ok(page);
         }

@@ -3,6 +3,7 @@
 mod archived;
 mod endpoints;
 mod filter;
+mod groups;
 mod queues;
 mod select;
 mod stats;
@@ -24,6 +25,8 @@ use archived::select_archive;
 pub use endpoints::{Endpoint, EndpointFilter};
 use endpoints::{conversations, info};
 pub use filter::RowFilter;
+pub use groups::{ConversationGroup, HeldBy};
+use groups::{groups, say_who_holds};
 pub use queues::QueueInfo;
 use queues::{count_rows, queues};
 use select::select;
@@ -44,6 +47,8 @@ pub enum Extent {
 /// Rows a page at a time.
 pub(crate) const PAGE_ROWS: u64 = 256;
 pub(crate) const PAGE_BYTES: f64 = 4_194_304.0;
+/// The most records that a page looks at: where a filter lets little through, a page that is not the last may be short, or empty.
+pub(crate) const PAGE_RECORDS: u64 = 4_096;
 
 /// A part of a view, and where the next one begins.
 #[derive(Clone, Debug)]
@@ -74,6 +79,8 @@ pub(crate) enum View {
     Queues,
     Stats,
     Conversations(EndpointFilter),
+    /// Of one service, or all.
+    Groups(Option<Rc<str>>),
     Info(Rc<str>),
     TransmissionQueue(Option<Rc<str>>),
     Archive(RowFilter),
@@ -87,6 +94,7 @@ pub(crate) enum Seen {
     Queues(Vec<QueueInfo>),
     Stats(BrokerStats),
     Endpoints(Page<Endpoint>),
+    Groups(Page<ConversationGroup>),
     TransmissionQueue(Vec<TransmissionRow>),
 }
 
@@ -111,7 +119,11 @@ impl Core {
                 seen => seen,
             }
         });
-        Ok(seen.await?)
+        let mut seen = seen.await?;
+        if let Seen::Groups(page) = &mut seen {
+            say_who_holds(self, &mut page.rows).await;
+        }
+        Ok(seen)
     }
 }
 
@@ -121,6 +133,7 @@ impl Driver<'_> {
             View::Select(queue, filter) => select(self, queue, filter, position, extent).await.map(Seen::Rows),
             View::Count(queue, filter) => count_rows(self, queue, filter).await.map(Seen::Count),
             View::Conversations(filter) => conversations(self, filter, position, extent).await.map(Seen::Endpoints),
+            View::Groups(service) => groups(self, service.as_deref(), position, extent).await.map(Seen::Groups),
             View::Archive(filter) => select_archive(self, filter, position, extent).await.map(Seen::Rows),
             // These read what they need without paging.
             _ => self.look(|work| look(work, view)).await,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 
 use crate::clock::Instant;
-use crate::conversation::{Side, State};
+use crate::conversation::State;
 use crate::definitions::{ERROR_QUEUE, FIRST_QUEUE};
 use crate::ids::SideId;
 use crate::message::{self, Class, RUN_ROWS, Run, count};
@@ -121,11 +121,7 @@ fn first_priority(work: &mut Work<'_>, range: &Range, oldest: &mut Oldest) -> Ou
         if best.is_some_and(|(order, _)| turn.order >= order) {
             break;
         }
-        let first = first_row(work, turn.side, |side| {
-            let system = side.system.iter().filter(|row| !row.held).map(|row| (Class::System, row.number));
-            system.chain((side.cursor < side.visible_end()).then_some((Class::Received, side.cursor))).collect()
-        });
-        let first = pass_over(first, &mut None)?.flatten();
+        let first = pass_over(first_row(work, turn.side, false), &mut None)?.flatten();
         best = [best, first].into_iter().flatten().reduce(earlier);
     }
     oldest.add(best.map(|(_, time)| time));
@@ -136,11 +132,7 @@ fn first_priority(work: &mut Work<'_>, range: &Range, oldest: &mut Oldest) -> Ou
 fn oldest_held(work: &mut Work<'_>, queue: u32) -> Outcome<Option<Instant>> {
     let turns = work.read_range(StoreName::Turns, HeldTurn::of_queue(queue), Some(1), HeldTurn::read)?;
     let Some(turn) = turns.first() else { return Ok(None) };
-    let first = first_row(work, turn.side, |side| {
-        let system = side.system.iter().filter(|row| row.held).map(|row| (Class::System, row.number));
-        system.chain(side.held.map(|held| (Class::Received, held.from))).collect()
-    })?;
-    Ok(first.map(|(_, time)| time))
+    Ok(first_row(work, turn.side, true)?.map(|(_, time)| time))
 }
 
 /// The key of a turn to transmit says since when there is something.
@@ -163,12 +155,17 @@ fn earlier(one: Place, other: Place) -> Place {
     if other.0 < one.0 { other } else { one }
 }
 
-/// The first of the rows of a side that `places` names by class and number.
-fn first_row(work: &mut Work<'_>, id: SideId, places: impl Fn(&Side) -> Vec<(Class, u64)>) -> Outcome<Option<Place>> {
+/// The first of the rows of a side that are ready, or that wait outside.
+fn first_row(work: &mut Work<'_>, id: SideId, is_held: bool) -> Outcome<Option<Place>> {
     let conversation = work.conversation(id.conversation)?;
     let Some(side) = conversation.as_ref().and_then(|conversation| conversation.side(id.role)) else { return Ok(None) };
+    let number = if is_held { side.visible_end() } else { side.cursor };
+    let end = if is_held { side.next_expected } else { side.visible_end() };
+    let mut places: Vec<(Class, u64)> =
+        side.system.iter().filter(|row| row.held == is_held).map(|row| (Class::System, row.number)).collect();
+    places.extend((number < end).then_some((Class::Received, number)));
     let mut first = None;
-    for (class, number) in places(side) {
+    for (class, number) in places {
         // The run of a number is the first whose last number is not below it.
         let range = message::keys_between(id, class, number, number + count(RUN_ROWS));
         let runs = work.read_range(StoreName::Messages, range, Some(1), Run::read)?;

@@ -278,6 +278,11 @@ impl RawBroker {
         self.see(Ok(View::Conversations(convert::endpoint_filter(&filter))), token, all)
     }
 
+    /// Conversation groups.
+    pub fn groups(&self, filter: JsValue, token: JsValue, all: bool) -> Promise {
+        self.see(Ok(View::Groups(convert::text(&filter, "service"))), token, all)
+    }
+
     /// One endpoint, or null.
     pub fn info(&self, handle: String) -> Promise {
         self.see(Ok(View::Info(handle.into())), JsValue::NULL, true)

@@ -156,6 +156,7 @@ pub(super) fn seen(view: &View, seen: &Seen) -> JsValue {
     match seen {
         Seen::Rows(batches) => page(&batches.rows, batches.next.as_deref(), rows),
         Seen::Count(count) => value(*count).0,
+        Seen::Groups(groups) => page(&groups.rows, groups.next.as_deref(), super::shown::group),
         Seen::Queues(queues) => list(queues, queue),
         Seen::Stats(stats) => super::shown::stats(stats).0,
         Seen::Endpoints(endpoints) if matches!(view, View::Info(_)) => {

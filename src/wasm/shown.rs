@@ -2,8 +2,23 @@
 
 use crate::body::Value;
 use crate::conversation::State;
-use crate::record::value;
-use crate::views::BrokerStats;
+use crate::record::{optional, value};
+use crate::views::{BrokerStats, ConversationGroup, HeldBy};
+
+pub(super) fn group(group: &ConversationGroup) -> Value {
+    let held_by = group.held_by.map(|holder| match holder {
+        HeldBy::This => "this",
+        HeldBy::Other => "other",
+    });
+    Value::object(vec![
+        ("conversationGroupId", Value::from(&*group.conversation_group_id)),
+        ("service", Value::from(&*group.service)),
+        ("queue", Value::from(&*group.queue)),
+        ("conversations", value(group.conversations)),
+        ("ready", value(group.ready)),
+        ("heldBy", optional(held_by)),
+    ])
+}
 
 pub(super) fn stats(stats: &BrokerStats) -> Value {
     let (counts, gauges) = (&stats.counts, &stats.gauges);

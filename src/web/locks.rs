@@ -8,6 +8,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_sys::AbortController;
 
+use crate::body::Value;
 use crate::group::{Guard, Locks};
 
 #[wasm_bindgen]
@@ -18,6 +19,9 @@ extern "C" {
 
     #[wasm_bindgen(method, catch)]
     fn request(this: &LockManager, name: &str, options: &Object, callback: &JsValue) -> Result<Promise, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    fn query(this: &LockManager) -> Result<Promise, JsValue>;
 }
 
 /// The Web Locks of one database. A tab that dies lets go of what it holds.
@@ -83,6 +87,13 @@ impl WebLocks {
     }
 }
 
+/// The names in what `query` gives that begin with a prefix, without it.
+fn names(snapshot: &JsValue, prefix: &str) -> Vec<String> {
+    let held = Value(snapshot.clone()).field("held").items();
+    let own = |lock: &Value| lock.field("name").text()?.strip_prefix(prefix).map(str::to_owned);
+    held.iter().filter_map(own).collect()
+}
+
 impl Locks for WebLocks {
     fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
         self.request(name, "ifAvailable", &JsValue::TRUE).map(Result::ok).boxed_local()
@@ -100,6 +111,20 @@ impl Locks for WebLocks {
                 Ok(guard) => guard,
                 // The browser refuses: whoever waits looks again by itself.
                 Err(_) => std::future::pending().await,
+            }
+        }
+        .boxed_local()
+    }
+
+    fn held(&self) -> LocalBoxFuture<'static, Vec<String>> {
+        let (snapshot, prefix) = (self.manager.query(), self.prefix.clone());
+        // A browser that does not tell: then nobody is said to hold anything.
+        async move {
+            match snapshot {
+                Ok(snapshot) => {
+                    JsFuture::from(snapshot).await.map_or_else(|_| Vec::new(), |held| names(&held, &prefix))
+                }
+                Err(_) => Vec::new(),
             }
         }
         .boxed_local()

@@ -35,6 +35,7 @@ mod end_conversation;
 mod enqueue;
 mod events;
 mod groups;
+mod groups_view;
 mod lanes;
 mod large;
 mod lifetimes;

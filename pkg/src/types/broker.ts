@@ -1,6 +1,6 @@
 import "./disposable.js";
 import type { Definitions, QueueOptions, ServiceChange } from "./definitions.js";
-import type { ConversationEndpoint, ConversationState, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
+import type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
 import type { Conversation, ConversationRef, GroupId, Handle, Verbs } from "./verbs.js";
 
 /** Where the wasm comes from: its address, a response, its bytes, or a module that is compiled already. */
@@ -60,11 +60,18 @@ export interface Views {
     /** Begun before this instant: a Date, or epoch milliseconds. */
     createdBefore?: Date | number;
   }): Rows<ConversationEndpoint>;
+  /** Conversation groups and who holds them. Those that conversations were put into come first. */
+  groups(filter?: {
+    /** Of this service. */
+    service?: string;
+  }): Rows<ConversationGroup>;
   /** What was sent and has not arrived, and why. */
   transmissionQueue(filter?: {
     /** Only what this endpoint sent. */
     conversation?: ConversationRef;
   }): Rows<TransmissionRow>;
+  /** What this Broker has done, and what the database holds: counters and a few short reads, at any number of messages. */
+  stats(): Promise<BrokerStats>;
   /** Rows that END copied with `archive: true`, in the order of the copying. */
   archive(filter?: RowFilter & {
     /** From this queue. */
@@ -155,7 +162,10 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
   addEventListener(type: string, listener: EventListenerOrEventListenerObject | null, options?: AddEventListenerOptions | boolean): void;
 }
 
-/** Each fires at most once per commit, in every open broker of the origin, except "close". Hints: rows are the truth. */
+/**
+ * Each fires in every open broker of the origin, except "close", and at most once per commit for what it names: a queue, an endpoint, a message.
+ * Other tabs may hear of several commits at once. Hints: rows and `stats()` are the truth.
+ */
 export interface BrokerEvents {
   /** What a commit touched. */
   "changed": {
@@ -184,11 +194,11 @@ export interface BrokerEvents {
   };
   /** A message had nowhere to go any more. */
   "message-dropped": {
-    /** Why, in a sentence. */
+    /** Why, in a sentence. Stored messages of one conversation that go together are told together, with their number. */
     reason: string;
     /** What arrived from another broker, if it did. */
     envelope?: unknown;
-    /** What is known of the message; not its body. */
+    /** What is known of the message, or of the first of several: its conversation, by the sender's handle, and the service it was for; not its body. */
     message?: Partial<Message>;
   };
   /** An endpoint went into another state. */

@@ -107,6 +107,58 @@ export interface ConversationEndpoint {
   createdAt: Date;
 }
 
+/** A conversation group: what one reader at a time has. */
+export interface ConversationGroup {
+  /** Its id. */
+  conversationGroupId: GroupId;
+  /** The service of its conversations. */
+  service: string;
+  /** That service's queue. */
+  queue: string;
+  /** How many conversations are in it. */
+  conversations: number;
+  /** Messages that wait in it. */
+  ready: number;
+  /** "this": a transaction of this window or worker. "other": another one of the origin. null: nobody, or there are no Web Locks to ask. */
+  heldBy: "this" | "other" | null;
+}
+
+/** What a Broker has done since it was opened, and, from `openConversations` on, what the database holds now. */
+export interface BrokerStats {
+  /** Messages of `send` and `sendMany`. */
+  sends: number;
+  /** Messages received. */
+  receives: number;
+  /** Messages that came into a queue here by what this Broker did: by `send` and `enqueue`, and EndDialogs, Errors and DialogTimers. */
+  enqueued: number;
+  /** Delayed messages whose time came. 0 in this release. */
+  delayedDispatched: number;
+  /** Messages that other brokers have acknowledged. 0 in this release. */
+  transmitted: number;
+  /** Transactions that were rolled back after they had received, sent or changed something. */
+  rollbacks: number;
+  /** Messages that went nowhere: see the event `message-dropped`. */
+  dropped: number;
+  /** Readers that were started. 0 in this release. */
+  activations: number;
+  /** Timers that fired. What is due is done by the window or worker, and counts for every Broker that is open in it. */
+  timers: number;
+  /** Endpoints by state. */
+  openConversations: Record<ConversationState, number>;
+  /** Messages that wait for their time. 0 in this release. */
+  delayed: number;
+  /** Messages that wait for their transmission, or for a queue that is off. */
+  transmissionQueued: number;
+  /** Messages in the queue "error". */
+  failed: number;
+  /** When the ready message that has waited longest was sent; null: none waits. */
+  oldestReady: Date | null;
+  /** The same of those that `transmissionQueued` counts. */
+  oldestTransmission: Date | null;
+  /** Of delayed delivery. "disarmed" in this release. */
+  breakers: Record<"store" | "fetch" | "dispatch", "disarmed" | "armed" | "triggered">;
+}
+
 /** A row of sys.service_queues. */
 export interface QueueInfo {
   /** As it was defined. */

@@ -66,6 +66,10 @@ impl Drop for HeldLock {
 }
 
 impl Locks for OriginLocks {
+    fn held(&self) -> LocalBoxFuture<'static, Vec<String>> {
+        std::future::ready(self.0.borrow().keys().cloned().collect()).boxed_local()
+    }
+
     fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
         let taken = self.take(name).map(|lock| -> Guard { Box::new(lock) });
         std::future::ready(taken).boxed_local()

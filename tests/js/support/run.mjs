@@ -14,7 +14,7 @@ import { ROOT } from "./paths.mjs";
  */
 const IN_WEBKIT = [
   "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "move", "opening", "receive", "retention",
-  "send", "services", "timers", "transaction", "views", "waiting",
+  "send", "services", "stats", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 const browsers = process.argv.slice(2);

@@ -28,11 +28,11 @@ interface Conversation extends Pick<C.Conversation, ConversationNames> {}
 interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "enqueue" | "enqueueMany" | "receive" | "beginConversationTimer" | "moveConversation" | "endConversation" | "getGroupState" | "setGroupState"> {
   beginDialog(options: C.BeginDialog): Promise<Conversation>;
 }
-interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "transmissionQueue" | "archive"> {
+interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "groups" | "stats" | "transmissionQueue" | "archive"> {
   conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info">;
 }
 interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal" | "getConversationGroup"> {}
-type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "message-dropped" | "close">;
+type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "queue-disabled" | "message-dropped" | "conversation-changed" | "close">;
 interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "purgeArchive" | "poll" | "close"> {
   define(definitions: C.Definitions): Promise<Broker>;
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T>;
@@ -72,6 +72,8 @@ is<Equal<P.Message<{ a: 1 }>["body"], { a: 1 }>>();
 is<Same<P.ConversationEndpoint, C.ConversationEndpoint>>();
 is<Equal<P.ConversationState, C.ConversationState>>();
 is<Same<P.QueueInfo, C.QueueInfo>>();
+is<Same<P.ConversationGroup, C.ConversationGroup>>();
+is<Same<P.BrokerStats, C.BrokerStats>>();
 is<Same<P.TransmissionRow, C.TransmissionRow>>();
 is<Same<P.EndResult, C.EndResult>>();
 is<Same<P.EndOptions, C.EndOptions>>();
