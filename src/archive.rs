@@ -198,6 +198,7 @@ impl Archived {
             far_service: fields.text()?,
             contract: fields.text()?,
             lane: None,
+            retry: None,
         };
         let (run, lane) = (Run::read(&fields.any())?, fields.any());
         if !lane.is_null() && !lane.is_undefined() {

@@ -180,6 +180,8 @@ impl Audit {
             let stated = self.queues.values().find_map(|queue| queue.services.get(&side.service));
             counters.tried(0, side.trial.of(stated.map_or(0, |stated| stated.epoch)).rollbacks);
             self.check_state(conversation, id, side);
+            let until = side.retry.as_ref().and_then(|retry| retry.until);
+            expected.due.extend(until.map(|until| Due::retry(id, until).key()));
             for timer in &side.timers {
                 let is_new = expected.due.insert(Due::timer(id, timer).key());
                 let is_only = side.timers.iter().filter(|other| other.name == timer.name).count() == 1;

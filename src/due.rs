@@ -6,6 +6,7 @@
 //! | lifetime | of the conversation | conversation |
 //! | id that `enqueue` was given, and the id | of the queue | |
 //! | age of what a queue retains | of the queue | |
+//! | wait after a failure | of the side | side |
 //!
 //! Each is named by exactly one record, of the store `conversations`, `seen` or `queues`, which knows the time and the stamp.
 
@@ -30,6 +31,8 @@ pub(crate) enum DueKind {
     Seen(Rc<str>),
     /// The oldest row that a queue retains is too old.
     Retention,
+    /// The end of a side's wait after a failure.
+    Retry,
 }
 
 /// The key of a due row.
@@ -48,6 +51,11 @@ impl Due {
         Self { at: timer.at, stamp: timer.stamp, kind: DueKind::Timer, number: side.number() }
     }
 
+    /// The row of a wait that ends then.
+    pub(crate) fn retry(side: SideId, (at, stamp): (Instant, u64)) -> Self {
+        Self { at, stamp, kind: DueKind::Retry, number: side.number() }
+    }
+
     /// The row of a conversation's lifetime, as long as that lasts.
     pub(crate) fn lifetime(conversation: &Conversation) -> Option<Self> {
         let (at, stamp) = conversation.lifetime?;
@@ -60,6 +68,7 @@ impl Due {
             DueKind::Lifetime => 1,
             DueKind::Seen(_) => 2,
             DueKind::Retention => 3,
+            DueKind::Retry => 4,
         };
         let mut parts = vec![self.at.into(), float(self.stamp).into(), kind.into(), float(self.number).into()];
         if let DueKind::Seen(id) = &self.kind {
@@ -79,6 +88,7 @@ impl Due {
                 1 => DueKind::Lifetime,
                 2 => DueKind::Seen(parts.text()?),
                 3 => DueKind::Retention,
+                4 => DueKind::Retry,
                 other => return Err(Unreadable::Format(other)),
             };
             Ok(Self { at, stamp, kind, number })
@@ -89,7 +99,7 @@ impl Due {
     /// The conversation that it is about.
     pub(crate) fn conversation(&self) -> Option<u64> {
         match self.kind {
-            DueKind::Timer => Some(SideId::from_number(self.number).conversation),
+            DueKind::Timer | DueKind::Retry => Some(SideId::from_number(self.number).conversation),
             DueKind::Lifetime => Some(self.number),
             DueKind::Seen(_) | DueKind::Retention => None,
         }
@@ -114,6 +124,11 @@ pub(crate) fn timer_body(record: &Value) -> Read<Body> {
     // Whose it is says the key, and what it is called the side.
     let (_side, _name) = (fields.any(), fields.any());
     Ok(Body { value: fields.any().into(), packing: fields.small()?, size: fields.float()? })
+}
+
+/// The value of the row of a wait.
+pub(crate) fn retry_record(side: SideId) -> Value {
+    Value::list(vec![Value::from(1u32), record::value(side.number())])
 }
 
 /// The value of a lifetime's row.

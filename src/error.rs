@@ -139,6 +139,11 @@ impl ErrorCode {
             || error.is_corrupt()
             || matches!(self, Self::QuotaExceeded | Self::TransactionClosed | Self::GroupLocked | Self::Terminated)
     }
+
+    /// The code with a name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.name() == name)
+    }
 }
 
 impl Error {

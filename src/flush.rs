@@ -145,7 +145,7 @@ impl Work<'_> {
         let Some(cached) = self.changes.conversations.get_mut(&id.conversation) else { return };
         if let Some(side) = cached.current.as_mut().and_then(|conversation| conversation.side_mut(id.role).as_mut()) {
             let arrived = arrivals.get(&id).copied().unwrap_or(side.first_order);
-            side.turn = (side.unread > 0).then(|| side.turn.unwrap_or(arrived));
+            side.turn = (side.unread > 0 && !side.waits()).then(|| side.turn.unwrap_or(arrived));
             side.held_turn = (side.held_count() > 0).then(|| side.held_turn.unwrap_or(arrived));
         }
         let queue = |side: &Side| self.catalog.queue_of(side.service).map_or(0, |queue| queue.number);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::map::Map;
+use crate::recoverability::{Recovered, Thrown};
 
 /// What a commit touched. Every open broker of the origin hears it once.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,8 +28,25 @@ pub struct Notice {
     pub dropped: Vec<Dropped>,
     /// Queues that were switched off.
     pub disabled: Vec<(Rc<str>, &'static str)>,
+    /// Messages whose handlers failed.
+    pub failed: Vec<Failed>,
     /// The earliest time at which something new is due: the pollers of all contexts want to know.
     pub due: Option<Instant>,
+}
+
+/// A message whose handler failed, and what comes next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failed {
+    /// The message.
+    pub message_id: Rc<str>,
+    /// Its queue.
+    pub queue: Rc<str>,
+    /// Its endpoint.
+    pub handle: Rc<str>,
+    /// What the handler threw.
+    pub error: Thrown,
+    /// What became of it.
+    pub recovered: Recovered,
 }
 
 /// A message that went nowhere, and why; or several of one conversation that went together.
@@ -43,7 +61,7 @@ pub struct Dropped {
 /// What a notice told at a time: [`Notice::back_to`] takes back what was added since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
-    lengths: [usize; 5],
+    lengths: [usize; 6],
     flags: [bool; 4],
     due: Option<Instant>,
 }
@@ -53,7 +71,7 @@ impl Notice {
     pub(crate) fn told(&self) -> Told {
         let (queues, enqueued) = (self.queues.len(), self.enqueued.len());
         Told {
-            lengths: [queues, enqueued, self.states.len(), self.dropped.len(), self.disabled.len()],
+            lengths: [queues, enqueued, self.states.len(), self.dropped.len(), self.disabled.len(), self.failed.len()],
             flags: [self.conversations, self.delayed, self.transmission, self.archive],
             due: self.due,
         }
@@ -61,12 +79,13 @@ impl Notice {
 
     /// Tells no more than it did then.
     pub(crate) fn back_to(&mut self, told: Told) {
-        let [queues, enqueued, states, dropped, disabled] = told.lengths;
+        let [queues, enqueued, states, dropped, disabled, failed] = told.lengths;
         self.queues.truncate(queues);
         self.enqueued.truncate(enqueued);
         self.states.truncate(states);
         self.dropped.truncate(dropped);
         self.disabled.truncate(disabled);
+        self.failed.truncate(failed);
         [self.conversations, self.delayed, self.transmission, self.archive] = told.flags;
         self.due = told.due;
     }
@@ -104,6 +123,7 @@ impl Notice {
         self.states.extend(other.states.iter().cloned());
         self.dropped.extend(other.dropped.iter().cloned());
         self.disabled.extend(other.disabled.iter().cloned());
+        self.failed.extend(other.failed.iter().cloned());
         other.due.into_iter().for_each(|at| self.due_by(at));
     }
 

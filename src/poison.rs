@@ -156,8 +156,13 @@ impl Attempts {
 
     /// What counts their end, if any has begun.
     pub(crate) fn end(&self, attempt: Attempt) -> Option<Rc<Verb>> {
-        let attempts = self.0.take();
-        (!attempts.is_empty()).then(|| Rc::new(Verb::Attempts(attempts.values().copied().collect(), attempt)))
+        let attempts = self.take();
+        (!attempts.is_empty()).then(|| Rc::new(Verb::Attempts(attempts, attempt)))
+    }
+
+    /// Whose marks are to be taken off.
+    pub(crate) fn take(&self) -> Vec<SideId> {
+        self.0.take().values().copied().collect()
     }
 
     /// They were ended by something else than a failure of the application: they do not count.

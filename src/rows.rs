@@ -9,6 +9,7 @@ use crate::definitions::{Catalog, DEFAULT};
 use crate::ids::Role;
 use crate::lane::Place;
 use crate::message::{Class, Column, Run, Status, count, system};
+use crate::recoverability::Retry;
 
 /// Rows that follow each other in a queue: the same conversation, the same status, orders and sequence numbers that rise by one.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct Rows {
     pub is_reversed: bool,
     /// Of archived rows: when, and from which queue.
     pub archived: Option<(Instant, Rc<str>)>,
+    /// What handlers have made of the first of them.
+    pub(crate) retry: Option<Box<Retry>>,
     pub(crate) types: Column<Rc<str>>,
     pub(crate) validations: Column<&'static str>,
     pub(crate) times: Column<Instant>,
@@ -64,6 +67,7 @@ pub(crate) struct Owner {
     pub(crate) contract: Rc<str>,
     /// It is a lane.
     pub(crate) lane: Option<Place>,
+    pub(crate) retry: Option<Box<Retry>>,
 }
 
 impl Owner {
@@ -77,6 +81,7 @@ impl Owner {
             far_service: Rc::clone(conversation.service(role.other())),
             contract: Rc::clone(&conversation.contract),
             lane: conversation.lane.clone(),
+            retry: conversation.side(role).and_then(|side| side.retry.clone()),
         }
     }
 }
@@ -120,6 +125,7 @@ impl Rows {
             packings: cut(&run.packings),
             is_reversed: false,
             archived: None,
+            retry: owner.retry.clone().filter(|retry| retry.row == (run.class, run.first() + count(from))),
             types,
             validations,
             times: run.times.slice(from, to),
@@ -130,6 +136,21 @@ impl Rows {
     pub(crate) fn with_body(mut self, index: usize, body: Value) -> Self {
         self.bodies = self.bodies.with_item(index, body);
         self
+    }
+
+    /// Of the first row: attempts of handlers that have failed.
+    pub fn attempts(&self) -> u64 {
+        self.retry.as_ref().map_or(0, |retry| retry.attempts)
+    }
+
+    /// Of the first row: when it will be tried again.
+    pub fn retry_at(&self) -> Option<Instant> {
+        self.retry.as_ref().and_then(|retry| retry.until).map(|(at, _)| at)
+    }
+
+    /// Of the first row: what the last attempt failed with.
+    pub fn last_error(&self) -> Option<&str> {
+        self.retry.as_ref().and_then(|retry| retry.error.as_deref())
     }
 
     /// One message a row.
@@ -166,6 +187,9 @@ impl Rows {
             headers: self.headers.item(index),
             body: self.bodies.item(index),
             packing,
+            attempts: if index == 0 { self.attempts() } else { 0 },
+            retry_at: self.retry_at().filter(|_| index == 0),
+            last_error: self.last_error().filter(|_| index == 0).map(Rc::from),
         }
     }
 }
@@ -216,4 +240,10 @@ pub struct Message {
     pub body: Value,
     /// How the body is packed: see [`crate::body::Body`].
     pub packing: f64,
+    /// Attempts of handlers that have failed.
+    pub attempts: u64,
+    /// When it will be tried again, while its conversation waits for that.
+    pub retry_at: Option<Instant>,
+    /// What the last attempt failed with.
+    pub last_error: Option<Rc<str>>,
 }

@@ -17,8 +17,11 @@ use crate::commit::Cancelled;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
+use crate::ids::SideId;
+use crate::message::Class;
 use crate::poison::{Attempt, Attempts};
 use crate::reads::Reads;
+use crate::recoverability::{Failure, Recover, Recoverability, Recovered};
 use crate::rows::Rows;
 use crate::stats::{Counts, Tally};
 use crate::stop::{Outcome, Stop};
@@ -51,6 +54,8 @@ pub struct Transaction {
     state: RefCell<Option<State>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
     attempts: Attempts,
+    /// The first row that it received.
+    first: RefCell<Option<(SideId, (Class, u64))>>,
 }
 
 #[derive(Default)]
@@ -84,6 +89,7 @@ impl Transaction {
             state: RefCell::new(Some(State::default())),
             waiting: RefCell::default(),
             attempts: Attempts::default(),
+            first: RefCell::default(),
         }
     }
 
@@ -228,6 +234,35 @@ impl Transaction {
         self.end(Phase::Over);
     }
 
+    /// Rolls back because the handler of what was received first has failed, and counts that: says what comes next. After a commit that failed, too.
+    /// `None`: it is not the message's fault, nothing is counted.
+    ///
+    /// # Errors
+    /// Those of the store: nothing was counted.
+    pub async fn recover(&self, failure: Failure, policy: Recoverability) -> Result<Option<Recovered>> {
+        let code = failure.error.code.as_deref().and_then(ErrorCode::named);
+        let first = self.first.borrow_mut().take();
+        let Some((id, row)) = first.filter(|_| !code.is_some_and(ErrorCode::is_circumstance)) else {
+            self.rollback();
+            return Ok(None);
+        };
+        let is_open = self.is_open();
+        if is_open {
+            self.phase.set(Phase::Committing);
+            self.core.runs.clear();
+        }
+        let recover = Recover { id, row, attempts: self.attempts.take(), failure, policy };
+        let purpose = if is_open { Purpose::CommitOf(self.number) } else { Purpose::Commit };
+        let outcome = self.core.commit(Rc::new(Verb::Recover(recover)), purpose, 0, None).await;
+        if is_open {
+            self.end(Phase::Over);
+        }
+        match outcome? {
+            Answer::Recovered(recovered) => Ok(Some(recovered)),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// Undoes everything: what was received is ready again, what was sent never was.
     pub fn rollback(&self) {
         if self.is_open() {
@@ -309,7 +344,12 @@ impl Transaction {
         drop(locking);
         match &outcome {
             Ok(Answer::Received(_, takes)) if takes.is_empty() => {}
-            Ok(Answer::Received(_, takes)) => state.done.push(Rc::new(Verb::Take(takes.clone()))),
+            Ok(Answer::Received(_, takes)) => {
+                let first = takes.first().map(|take| (take.side, take.first()));
+                let mut known = self.first.borrow_mut();
+                *known = known.take().or(first);
+                state.done.push(Rc::new(Verb::Take(takes.clone())));
+            }
             Ok(Answer::Moved(understood)) => state.done.push(Rc::new(Verb::Move(understood.clone()))),
             Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),

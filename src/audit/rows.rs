@@ -195,8 +195,9 @@ fn check_interval(class: Class, interval: Interval, runs: &[&Run], problems: &mu
 }
 
 fn check_turns(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
-    if side.turn.is_some() != (side.unread > 0) {
-        problems.push(format!("{} rows are unread, and its turn is {:?}", side.unread, side.turn));
+    if side.turn.is_some() != (side.unread > 0 && !side.waits()) {
+        problems
+            .push(format!("{} rows are unread, and its turn is {:?}; retry: {:?}", side.unread, side.turn, side.retry));
     }
     if side.held_turn.is_some() != (side.held_count() > 0) {
         problems.push(format!("{} rows wait outside, and their turn is {:?}", side.held_count(), side.held_turn));

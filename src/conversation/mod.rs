@@ -22,6 +22,7 @@ use crate::clock::Instant;
 use crate::ids::{Bits, Decoded, Role, SideId};
 use crate::lane::Place;
 use crate::poison::Trial;
+use crate::recoverability::Retry;
 
 /// The state of an endpoint, as `sys.conversation_endpoints` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,6 +208,8 @@ pub(crate) struct Side {
     pub(crate) timers: Vec<Timer>,
     /// How transactions have fared with its rows.
     pub(crate) trial: Trial,
+    /// How handlers have fared with its first row.
+    pub(crate) retry: Option<Box<Retry>>,
 }
 
 /// A record of the store `conversations`.
@@ -267,6 +270,7 @@ impl Side {
             outgoing: None,
             timers: Vec::new(),
             trial: Trial::default(),
+            retry: None,
         }
     }
 

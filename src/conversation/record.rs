@@ -6,8 +6,10 @@ use crate::clock::Instant;
 use crate::error::Result;
 use crate::ids::Bits;
 use crate::lane::{LaneKey, Place};
+use crate::message::Class;
 use crate::poison::Trial;
 use crate::record::{self, Fields, Read, Unreadable};
+use crate::recoverability::Retry;
 use crate::store::{Key, StoreName};
 
 impl Conversation {
@@ -128,6 +130,7 @@ impl Side {
         side.push(self.outgoing.as_ref().map_or_else(Value::null, Outgoing::record));
         side.push(Value::list(self.timers.iter().map(Timer::record).collect()));
         side.push(self.trial.record());
+        side.push(self.retry.as_ref().map_or_else(Value::null, |retry| retry.record()));
         Value::list(side)
     }
 }
@@ -169,6 +172,7 @@ fn read_side(value: &Value) -> Read<Option<Side>> {
     side.outgoing = Outgoing::read(&fields.any())?;
     side.timers = fields.list()?.iter().map(Timer::read).collect::<Read<_>>()?;
     side.trial = Trial::read(&fields.any())?;
+    side.retry = Retry::read(&fields.any())?.map(Box::new);
     Ok(Some(side))
 }
 
@@ -224,6 +228,36 @@ impl Trial {
         }
         let mut fields = Fields::part(value)?;
         Ok(Self { epoch: fields.number()?, rollbacks: fields.number()?, unfinished: fields.number()? })
+    }
+}
+
+impl Retry {
+    fn record(&self) -> Value {
+        let (class, number) = self.row;
+        Value::list(vec![
+            Value::from(class == Class::System),
+            record::value(number),
+            record::value(self.attempts),
+            record::value(self.postponed),
+            self.until.map_or_else(Value::null, |(at, _)| Value::from(at)),
+            optional(self.until.map(|(_, stamp)| stamp)),
+            record::optional(self.error.as_deref()),
+        ])
+    }
+
+    fn read(value: &Value) -> Read<Option<Self>> {
+        if !value.is_list() {
+            return Ok(None);
+        }
+        let mut fields = Fields::part(value)?;
+        let class = if fields.flag()? { Class::System } else { Class::Received };
+        Ok(Some(Self {
+            row: (class, fields.number()?),
+            attempts: fields.number()?,
+            postponed: fields.number()?,
+            until: fields.any().number().zip(fields.optional_number()?),
+            error: fields.optional_text()?,
+        }))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::poison;
 use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::work::Work;
-use crate::{archive, membership, reuse, sweep};
+use crate::{archive, membership, recoverability, reuse, sweep};
 
 /// The longest description of an error, in code points.
 const MAX_DESCRIPTION: usize = 3_000;
@@ -118,8 +118,10 @@ impl End {
         let discarded = (side.unread + side.parked + side.held_count() + timers).saturating_sub(received);
         let is_told = side.state == State::Conversing && !self.options.cleanup;
         side.timers.iter().for_each(|timer| work.drop_due(&Due::timer(conversation.id_of(role), timer)));
+        let id = conversation.id_of(role);
         if let Some(side) = conversation.side_mut(role) {
             poison::settle(work, side)?;
+            recoverability::forget(work, id, side);
         }
         remove_rows(work, &mut conversation, role, &side)?;
         // The far side's turn is not where it was, or what it had sent is gone.

@@ -45,6 +45,7 @@ use crate::error::Result;
 use crate::ids::{Decoded, SideId};
 use crate::poison::{self, Attempt};
 use crate::reads::Reads;
+use crate::recoverability::{self, Finally, Recover, Recovered};
 use crate::rows::Rows;
 use crate::stop::Outcome;
 use crate::waiting::{MaybeNothing, Wait};
@@ -76,6 +77,10 @@ pub(crate) enum Verb {
     Poll(Poll),
     /// What became of the attempts of a transaction is counted.
     Attempts(Vec<SideId>, Attempt),
+    /// A handler has failed.
+    Recover(Recover),
+    /// Conversations that wait after a failure wait no longer.
+    Resume(Vec<Rc<str>>),
     /// What a transaction did, all or nothing.
     All(Vec<Rc<Verb>>),
 }
@@ -98,6 +103,7 @@ pub(crate) enum Answer {
     Group(Option<Rc<str>>),
     Count(u64),
     Polled(Polled),
+    Recovered(Recovered),
 }
 
 impl MaybeNothing for Answer {
@@ -173,6 +179,13 @@ impl Verb {
             Self::Attempts(sides, attempt) => {
                 for side in sides {
                     poison::count(work, *side, *attempt)?;
+                }
+                Ok(Answer::Done)
+            }
+            Self::Recover(recover) => recover.run(work).map(Answer::Recovered),
+            Self::Resume(handles) => {
+                for side in handles.iter().filter_map(|handle| Decoded::parse(handle)).map(|decoded| decoded.side) {
+                    recoverability::resume(work, side, None)?;
                 }
                 Ok(Answer::Done)
             }
@@ -275,6 +288,7 @@ impl Verb {
             Self::Define(_) | Self::AlterQueue(..) | Self::AlterService(..) => false,
             Self::DropService(_) | Self::DropQueue(_) => false,
             Self::Attempts(_, attempt) => *attempt == Attempt::Withdrawn,
+            Self::Recover(recover) => recover.policy.finally != Finally::Rollback,
             _ => true,
         }
     }

@@ -1,4 +1,4 @@
-//! What is due: timers that fire, lifetimes that end, ids that expire, and retained rows that are too old.
+//! What is due: timers that fire, lifetimes and waits that end, ids that expire, and retained rows that are too old.
 
 use num_traits::ToPrimitive;
 
@@ -12,6 +12,7 @@ use crate::due::{Due, DueKind, timer_body};
 use crate::error::Error;
 use crate::ids::{Role, SideId};
 use crate::seen;
+use crate::recoverability;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Range, StoreName};
 use crate::work::Work;
@@ -58,6 +59,10 @@ impl Poll {
                     0
                 }
                 (DueKind::Retention, None) => age(work, due)?,
+                (DueKind::Retry, None) => {
+                    recoverability::resume(work, SideId::from_number(due.number), Some((due.at, due.stamp)))?;
+                    0
+                }
                 (_, None) => expire(work, due)?,
             };
         }
@@ -83,7 +88,7 @@ fn read_bodies(work: &mut Work<'_>, rows: &[Due]) -> Outcome<Vec<Option<Body>>> 
                 }
                 Err(stop) => return Err(stop),
             },
-            DueKind::Lifetime | DueKind::Seen(_) | DueKind::Retention => None,
+            DueKind::Lifetime | DueKind::Seen(_) | DueKind::Retention | DueKind::Retry => None,
         });
     }
     if is_missing { Err(Stop::Missing) } else { Ok(bodies) }

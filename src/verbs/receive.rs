@@ -26,6 +26,8 @@ pub struct ReceiveOptions {
     pub group: Option<Rc<str>>,
     /// `WAITFOR … TIMEOUT`: how many milliseconds to wait for something; infinite: until it comes. Default: not at all.
     pub timeout: Option<f64>,
+    /// For activation: refused while the queue's activation is off. Default false.
+    pub activated: bool,
 }
 
 impl ReceiveOptions {
@@ -87,6 +89,11 @@ pub(crate) fn receive(work: &mut Work<'_>, name: &str, options: &ReceiveOptions)
         _ => work.look_up(|catalog| catalog.queue(name))?,
     };
     receivable(work, &queue)?;
+    if options.activated && !queue.activation {
+        let text = format!("The activation of the queue \"{}\" is off. Switch it on with alterQueue.", queue.name);
+        let error = Error::new(ErrorCode::QueueDisabled, text).with("queue", &*queue.name).with("activation", false);
+        return Err(error.into());
+    }
     let top = options.top.and_then(|top| top.to_u64());
     let received = match (&options.conversation, &options.group) {
         (Some(handle), _) => {

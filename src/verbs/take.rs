@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorCode};
 use crate::ids::SideId;
 use crate::message::{self, Class};
 use crate::poison;
+use crate::recoverability;
 use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::sweep;
@@ -43,6 +44,18 @@ impl Take {
         self.to.saturating_sub(self.from) + message::count(self.system.len())
     }
 
+    fn has(&self, (class, number): (Class, u64)) -> bool {
+        match class {
+            Class::System => self.system.iter().any(|(_, taken)| *taken == number),
+            _ => (self.from..self.to).contains(&number),
+        }
+    }
+
+    /// The first of them.
+    pub(crate) fn first(&self) -> (Class, u64) {
+        self.system.first().map_or((Class::Received, self.from), |(_, number)| (Class::System, *number))
+    }
+
     /// Moves the cursor. Whoever comes late, because the group was taken from him or another reader was faster, is refused: nothing is
     /// received twice.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
@@ -77,6 +90,9 @@ impl Take {
         let taken = self.count();
         poison::settle(work, side)?;
         work.changes.counts.receives += taken;
+        if side.retry.as_ref().is_some_and(|retry| self.has(retry.row)) {
+            recoverability::forget(work, self.side, side);
+        }
         side.cursor = self.to;
         side.system.retain(|row| !self.system.contains(&(row.kind, row.number)));
         side.unread = side.unread.saturating_sub(taken);

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use js_sys::Array;
+use num_traits::ToPrimitive;
 use serde::de::DeserializeOwned;
 use wasm_bindgen::prelude::*;
 
@@ -11,8 +12,9 @@ use crate::core::Host;
 use crate::definitions::ServiceChange;
 use crate::error::{Error, ErrorCode, Result};
 use crate::message::Column;
-use crate::notice::Notice;
+use crate::notice::{Failed, Notice};
 use crate::record::{optional, value};
+use crate::recoverability::{Failure, FailureKind, Finally, Recoverability, Recovered, Thrown};
 use crate::rows::Rows;
 use crate::verbs::{
     Answer, BeginTimer, ConversationInfo, Destination, End, EndError, EndOptions, Move, ReceiveOptions, TimerOptions,
@@ -63,7 +65,47 @@ pub(super) fn receive(options: &JsValue) -> ReceiveOptions {
         conversation: text(options, "conversation"),
         group: text(options, "group"),
         timeout: number(options, "timeout"),
+        activated: flag(options, "activated").unwrap_or(false),
     }
+}
+
+/// How a handler failed.
+pub(super) fn failure(failure: &JsValue) -> Failure {
+    let part = |name: &str| text(failure, name).unwrap_or_default();
+    Failure {
+        kind: match &*part("kind") {
+            "unrecoverable" => FailureKind::Unrecoverable,
+            "later" => FailureKind::Later(number(failure, "after")),
+            _ => FailureKind::Ordinary,
+        },
+        error: Thrown { name: part("name"), message: part("message"), code: text(failure, "code") },
+        message_id: part("messageId"),
+        queue: part("queue"),
+    }
+}
+
+/// What a failure is to mean.
+pub(super) fn recoverability(policy: &JsValue) -> Recoverability {
+    let default = Recoverability::default();
+    let whole = |name: &str, default: u64| number(policy, name).and_then(|number| number.to_u64()).unwrap_or(default);
+    Recoverability {
+        immediate_retries: whole("immediateRetries", default.immediate_retries),
+        delayed_retries: whole("delayedRetries", default.delayed_retries),
+        time_increase: number(policy, "timeIncrease").unwrap_or(default.time_increase),
+        finally: match text(policy, "finally").as_deref() {
+            Some("rollback") => Finally::Rollback,
+            _ => Finally::RetryForever,
+        },
+    }
+}
+
+/// What comes next.
+pub(super) fn recovered(recovered: &Recovered) -> Value {
+    Value::object(vec![
+        ("attempts", value(recovered.attempts)),
+        ("next", Value::from(recovered.next.name())),
+        ("retryAt", recovered.retry_at.map_or_else(Value::null, Value::from)),
+    ])
 }
 
 /// What ALTER SERVICE changes.
@@ -148,6 +190,7 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
         Answer::Group(group) => optional(group.as_deref()).0,
         Answer::Count(count) => value(count).0,
         Answer::Polled(polled) => value(polled.moved).0,
+        Answer::Recovered(recovered) => self::recovered(&recovered).0,
     }
 }
 
@@ -218,9 +261,9 @@ fn rows(rows: &Rows) -> Value {
         ("headers", rows.headers.clone()),
         ("bodies", rows.bodies.clone()),
         ("packings", rows.packings.clone()),
-        ("attempts", Value::from(0u32)),
-        ("retryAt", Value::null()),
-        ("lastError", Value::null()),
+        ("attempts", value(rows.attempts())),
+        ("retryAt", rows.retry_at().map_or_else(Value::null, Value::from)),
+        ("lastError", optional(rows.last_error())),
     ];
     if let Some((at, queue)) = &rows.archived {
         batch.extend([("archivedAt", Value::from(*at)), ("queue", Value::from(&**queue))]);
@@ -300,6 +343,24 @@ pub(super) fn due(notice: &JsValue) -> Option<f64> {
     number(notice, "due")
 }
 
+fn failed(failed: &Failed) -> Value {
+    let error = Value::object(vec![
+        ("name", Value::from(&*failed.error.name)),
+        ("message", Value::from(&*failed.error.message)),
+        ("code", optional(failed.error.code.as_deref())),
+    ]);
+    let recovered = &failed.recovered;
+    Value::object(vec![
+        ("messageId", Value::from(&*failed.message_id)),
+        ("queue", Value::from(&*failed.queue)),
+        ("conversationHandle", Value::from(&*failed.handle)),
+        ("error", error),
+        ("attempts", value(recovered.attempts)),
+        ("next", Value::from(recovered.next.name())),
+        ("retryAt", recovered.retry_at.map_or_else(Value::null, Value::from)),
+    ])
+}
+
 /// What a commit touched: for the package's events and for other contexts.
 pub(super) fn notice(notice: &Notice) -> JsValue {
     let names = |names: &[Rc<str>]| Value::list(names.iter().map(|name| Value::from(&**name)).collect());
@@ -323,6 +384,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         .iter()
         .map(|(queue, reason)| Value::object(vec![("queue", Value::from(&**queue)), ("reason", Value::from(*reason))]))
         .collect();
+    let failed = notice.failed.iter().map(failed).collect();
     let notice = Value::object(vec![
         ("queues", names(&notice.queues)),
         ("enqueued", names(&notice.enqueued)),
@@ -333,6 +395,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("states", Value::list(states)),
         ("dropped", Value::list(dropped)),
         ("disabled", Value::list(disabled)),
+        ("failed", Value::list(failed)),
         ("due", notice.due.map_or_else(Value::null, Value::from)),
     ]);
     notice.0

@@ -174,9 +174,17 @@ impl RawTransaction {
     pub fn fail(&self, code: Option<String>) -> Promise {
         let transaction = Rc::clone(&self.transaction);
         promise(async move {
-            let code = ErrorCode::ALL.iter().copied().find(|known| code.as_deref() == Some(known.name()));
-            transaction.fail(code).await;
+            transaction.fail(code.as_deref().and_then(ErrorCode::named)).await;
             Ok(JsValue::UNDEFINED)
+        })
+    }
+
+    /// Rolls back because a handler failed, and counts it. Gives what comes next, or null: it was not the message's fault.
+    pub fn recover(&self, failure: JsValue, policy: JsValue) -> Promise {
+        let transaction = Rc::clone(&self.transaction);
+        promise(async move {
+            let recovered = transaction.recover(convert::failure(&failure), convert::recoverability(&policy)).await?;
+            Ok(recovered.map_or(JsValue::NULL, |recovered| convert::recovered(&recovered).0))
         })
     }
 

@@ -45,7 +45,9 @@ mod poison;
 mod poller;
 mod priorities;
 mod queue_off;
+
 mod receive;
+mod recoverability;
 mod remote;
 mod restart;
 mod retention;
