@@ -4,6 +4,8 @@
 //! anything. Each call is checked when it is made, against what is committed and what the transaction has done itself; the commit checks it
 //! again.
 
+mod ending;
+
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
@@ -19,11 +21,10 @@ use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::SideId;
 use crate::message::Class;
-use crate::poison::{Attempt, Attempts};
+use crate::poison::Attempts;
 use crate::reads::Reads;
-use crate::recoverability::{Failure, Recover, Recoverability, Recovered};
 use crate::rows::Rows;
-use crate::stats::{Counts, Tally};
+use crate::stats::Tally;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
 use crate::verbs::{
@@ -193,116 +194,6 @@ impl Transaction {
     /// As on a broker; `TransactionClosed`.
     pub async fn set_group_state(&self, group: &str, state: Body) -> Result<()> {
         self.call(Call::Verb(Verb::SetGroupState(group.into(), state)), None).await.map(drop)
-    }
-
-    /// Commits everything in one storage transaction and resolves after it is complete. Calls that are under way are waited for.
-    ///
-    /// # Errors
-    /// `TransactionClosed` when another reader was faster; those of a call that is not possible any more, with `details.at` = "commit";
-    /// those of the store. Nothing was done then.
-    pub async fn commit(&self) -> Result<()> {
-        let state = self.borrow_state().await?;
-        self.phase.set(Phase::Committing);
-        let outcome = if state.done.is_empty() {
-            Ok(())
-        } else {
-            self.store(Rc::new(Verb::All(state.done))).await.map(drop).map_err(Error::from)
-        };
-        match &outcome {
-            Ok(()) => self.attempts.succeed(),
-            Err(_) => {
-                self.core.runs.clear();
-                self.count_rollback();
-            }
-        }
-        self.end(Phase::Over);
-        outcome
-    }
-
-    /// The application gives up on what it received: undoes everything, and counts it. Five in a row on one conversation are poison. `reason`: the
-    /// error that it failed with, if it was one of the broker's; trouble with the storage or with locks is not the messages' fault.
-    pub async fn fail(&self, reason: Option<ErrorCode>) {
-        if !self.is_open() || reason.is_some_and(ErrorCode::is_circumstance) {
-            return self.rollback();
-        }
-        self.phase.set(Phase::Committing);
-        self.core.runs.clear();
-        if let Some(verb) = self.attempts.end(Attempt::Failed) {
-            // What can't be stored leaves the mark of the attempt: it counts as one that never ended.
-            let _ = self.store(verb).await;
-        }
-        self.end(Phase::Over);
-    }
-
-    /// Rolls back because the handler of what was received first has failed, and counts that: says what comes next. After a commit that failed, too.
-    /// `None`: it is not the message's fault, nothing is counted.
-    ///
-    /// # Errors
-    /// Those of the store: nothing was counted.
-    pub async fn recover(&self, failure: Failure, policy: Recoverability) -> Result<Option<Recovered>> {
-        let code = failure.error.code.as_deref().and_then(ErrorCode::named);
-        let first = self.first.borrow_mut().take();
-        let Some((id, row)) = first.filter(|_| !code.is_some_and(ErrorCode::is_circumstance)) else {
-            self.rollback();
-            return Ok(None);
-        };
-        let is_open = self.is_open();
-        if is_open {
-            self.phase.set(Phase::Committing);
-            self.core.runs.clear();
-        }
-        let recover = Recover { id, row, attempts: self.attempts.take(), failure, policy };
-        let purpose = if is_open { Purpose::CommitOf(self.number) } else { Purpose::Commit };
-        let outcome = self.core.commit(Rc::new(Verb::Recover(recover)), purpose, 0, None).await;
-        if is_open {
-            self.end(Phase::Over);
-        }
-        match outcome? {
-            Answer::Recovered(recovered) => Ok(Some(recovered)),
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Undoes everything: what was received is ready again, what was sent never was.
-    pub fn rollback(&self) {
-        if self.is_open() {
-            // Bodies that were handed out are not handed out again: they are read anew.
-            self.core.runs.clear();
-            self.end(Phase::Over);
-        }
-    }
-
-    /// Lets a call that waits look whether it is still wanted.
-    pub fn nudge(&self) {
-        self.core.bell.ring_all();
-    }
-
-    /// The broker is closed: rolls back, and later calls say so.
-    pub(crate) fn close(&self) {
-        if self.is_open() {
-            self.core.runs.clear();
-            self.end(Phase::Closed);
-        }
-    }
-
-    async fn store(&self, verb: Rc<Verb>) -> Outcome<Answer> {
-        self.core.commit(verb, Purpose::CommitOf(self.number), 0, None, Some(Rc::clone(&self.tally))).await
-    }
-
-    fn count_rollback(&self) {
-        self.tally.add(&Counts { rollbacks: 1, ..Counts::default() });
-    }
-
-    fn end(&self, phase: Phase) {
-        self.phase.set(phase);
-        // A commit has taken it; a call that runs has it, and finds that it is over.
-        if self.state.take().is_some_and(|state| !state.done.is_empty()) {
-            self.count_rollback();
-        }
-        self.attempts.withdraw(&self.core);
-        self.core.locks.release(self.number);
-        self.core.bell.ring_all();
-        self.waiting.take().into_iter().for_each(|waiter| _ = waiter.send(()));
     }
 
     fn check_open(&self) -> Result<()> {

@@ -1,3 +1,4 @@
+import { activate, type Drained, type Owner } from "./activation.js";
 import { instant, text } from "./check.js";
 import { refuseClone } from "./conversation.js";
 import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
@@ -6,7 +7,9 @@ import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
 import { Line } from "./line.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
+import { request } from "./request.js";
 import { transact, type UnitOfWork } from "./transaction.js";
+import type { Activation, ActivationOptions, Handler } from "./types/activation.js";
 import type { Broker, Transaction, Views } from "./types/broker.js";
 import type { Definitions, QueueOptions, ServiceChange, StandardSchemaV1 } from "./types/definitions.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
@@ -28,6 +31,7 @@ export class PocketBroker extends Target implements Broker {
   readonly #verbs: VerbCalls;
   readonly #views: ViewCalls;
   readonly #open = new Set<UnitOfWork>();
+  readonly #owner: Owner;
   #closing: Promise<void> | undefined;
   #announced = false;
 
@@ -37,6 +41,7 @@ export class PocketBroker extends Target implements Broker {
     this.instanceId = raw.instanceId;
     const core: Core = { name, raw, maxMessageBytes, validators: raw.validators, storesBlobs: undefined, closed: undefined };
     this.#core = core;
+    this.#owner = { core, open: this.#open, events: this as unknown as EventTarget, activations: new Set() };
     this.#views = new ViewCalls(core, () => this.#verbs);
     this.#verbs = new VerbCalls({ core, line: this.#line, target: () => openRaw(core), views: this.#views, speaker: () => this.#verbs });
     refuseClone(this);
@@ -73,6 +78,18 @@ export class PocketBroker extends Target implements Broker {
 
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T> {
     return transact(this.#core, this.#open, work, options);
+  }
+
+  activate<B = any>(queue: string, handler: Handler<B>, options?: ActivationOptions): Activation {
+    return activate(this.#owner, queue, handler, options, false);
+  }
+
+  async drain<B = any>(queue: string, handler: Handler<B>, options?: ActivationOptions): Promise<Drained> {
+    return activate(this.#owner, queue, handler, options, true).drained();
+  }
+
+  request(dialog: BeginDialog & { timeout?: number; signal?: AbortSignal }, messageType: string, body?: unknown, options?: SendOptions): Promise<Message> {
+    return request(this.#core, this.#open, dialog, messageType, body, options);
   }
 
   async purgeArchive(before: Date | number): Promise<number> {
@@ -143,7 +160,13 @@ export class PocketBroker extends Target implements Broker {
 
   select<B = any>(queue: string, filter?: RowFilter): Rows<Message<B>> { return this.#views.select<B>(queue, filter); }
   count(queue: string, filter?: RowFilter): Promise<number> { return this.#views.count(queue, filter); }
-  queues(): Promise<QueueInfo[]> { return this.#views.queues(); }
+  async queues(): Promise<QueueInfo[]> {
+    const queues = await this.#views.queues();
+    for (const { queue, readers } of this.#owner.activations) {
+      for (const info of queues) if (info.name === queue) info.readers += readers;
+    }
+    return queues;
+  }
   conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#views.conversation(conversation); }
   conversations(filter?: Parameters<Views["conversations"]>[0]): Rows<ConversationEndpoint> { return this.#views.conversations(filter); }
   groups(filter?: Parameters<Views["groups"]>[0]): Rows<ConversationGroup> { return this.#views.groups(filter); }

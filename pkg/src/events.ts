@@ -10,6 +10,9 @@ export function announce(target: EventTarget, notice: Notice): void {
     for (const queue of notice.enqueued) fire(target, "message-enqueued", { queue });
     for (const [handle, state] of notice.states) fire(target, "conversation-changed", { handle, state });
     for (const { reason, message } of notice.dropped) fire(target, "message-dropped", { reason, message: partialMessage(message) });
+    for (const { error: { name, message, code }, retryAt, ...rest } of notice.failed) {
+      fire(target, "message-failed", { ...rest, error: code === null ? { name, message } : { name, message, code }, retryAt: retryAt === null ? null : new Date(retryAt) });
+    }
     for (const { queue, reason } of notice.disabled) fire(target, "queue-disabled", { queue, reason });
   });
 }

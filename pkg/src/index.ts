@@ -12,10 +12,12 @@ export { init } from "./load.js";
 export { defineBroker } from "./definitions.js";
 export { type } from "./validation.js";
 export { BrokerError, isBrokerError } from "./errors.js";
+export { RetryLater, UnrecoverableError } from "./handlers.js";
 export { MessageStatus, SystemMessage } from "./messages.js";
 
 export type { BrokerErrorInit } from "./errors.js";
 export type { BrokerErrorCode } from "./types/errors.js";
+export type { Activation, ActivationOptions, Handler, Recoverability } from "./types/activation.js";
 export type { Broker, BrokerEvents, Clock, OpenOptions, Transaction, Views, WasmSource } from "./types/broker.js";
 export type { Definitions, PriorityRule, QueueOptions, SentBy, ServiceChange, StandardSchemaV1, Validation } from "./types/definitions.js";
 export type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./types/messages.js";

@@ -67,9 +67,9 @@ function expandInto(rows: Message[], batch: Batch): void {
       headers: own == null ? {} : { ...own },
       key: batch.key,
       body: packings === null ? bodies[row] : unpack(bodies[row], packings[row]),
-      attempts: batch.attempts,
-      retryAt: dateOrNull(batch.retryAt),
-      lastError: batch.lastError,
+      attempts: row === 0 ? batch.attempts : 0,
+      retryAt: row === 0 ? dateOrNull(batch.retryAt) : null,
+      lastError: row === 0 ? batch.lastError : null,
     });
   }
 }

@@ -37,8 +37,15 @@ export interface RawBeginDialog {
   from?: string; to?: string; contract?: string; toBroker?: string; relatedConversation?: string; relatedGroup?: string; lifetime?: number; reuse?: string;
 }
 /** `timeout`: milliseconds to wait; absent or 0: not at all. */
-export interface RawReceive { top?: number; conversation?: string; group?: string; timeout?: number }
 export interface RawEnqueue { key?: string; ordered?: boolean; dedupeId?: string; dedupeWindow?: number; priority?: number }
+/** `activated`: refused while the queue's activation is off. */
+export interface RawReceive { top?: number; conversation?: string; group?: string; timeout?: number; activated?: boolean }
+/** `after`: milliseconds, of what is put off. */
+export interface RawFailure {
+  kind: "ordinary" | "unrecoverable" | "later"; after?: number; name: string; message: string; code?: BrokerErrorCode; messageId: string; queue: string;
+}
+export interface RawRecoverability { immediateRetries?: number; delayedRetries?: number; timeIncrease?: number; finally?: "error-queue" | "retry-forever" | "rollback" }
+export interface RawRecovered { attempts: number; next: BrokerEvents["message-failed"]["next"]; retryAt: number | null }
 export interface RawEnd { error?: { code: number; description: string }; cleanup?: boolean; archive?: boolean }
 
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
@@ -66,6 +73,7 @@ export interface Batch {
   bodies: unknown[];
   /** null: all 0. */
   packings: null | number[];
+  /** Of the first row. */
   attempts: number; retryAt: number | null; lastError: string | null;
   archivedAt?: number; queue?: string;
   /** The rows are to be given last to first. */
@@ -77,9 +85,11 @@ export interface Notice {
   queues: string[]; conversations: boolean; delayed: boolean; transmission: boolean; archive: boolean;
   enqueued: string[]; states: [handle: string, state: ConversationEndpoint["state"]][];
   dropped: { reason: string; message: object }[]; disabled: BrokerEvents["queue-disabled"][];
+  failed: RawFailed[];
   /** For the pollers of other contexts. */
   due: number | null;
 }
+export interface RawFailed extends RawRecovered { messageId: string; queue: string; conversationHandle: string; error: { name: string; message: string; code: string | null } }
 export type CloseReason = BrokerEvents["close"]["reason"];
 
 export interface RawError { code: BrokerErrorCode | "Aborted"; message: string; number?: number; retryable: boolean; details: Record<string, unknown>; cause?: unknown }
@@ -114,6 +124,8 @@ export interface RawTransaction extends RawVerbs {
   commit(): Promise<void>;
   /** `code`: of the broker error that the work failed with. */
   fail(code?: string): Promise<void>;
+  /** null: not the message's fault, nothing was counted. */
+  recover(failure: RawFailure, policy: RawRecoverability): Promise<RawRecovered | null>;
   rollback(): void;
   readonly isOpen: boolean;
 }
@@ -141,6 +153,8 @@ export interface RawBroker extends RawVerbs {
   archive(filter: RawArchiveFilter, token: Token, all: boolean): Promise<Page<Batch>>;
   purgeArchive(before: number): Promise<number>;
   poll(): Promise<number>;
+  /** Conversations that wait after a failure wait no longer. */
+  resume(handles: string[]): Promise<void>;
   begin(): RawTransaction;
   close(): Promise<void>;
 }

@@ -1,8 +1,8 @@
 import { abortSignal, describe, options } from "./check.js";
-import { openRaw, reasonOf, type Core } from "./core.js";
+import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
 import { BrokerError, invalid, isBrokerError, reading } from "./errors.js";
 import { Line } from "./line.js";
-import type { RawTransaction, RawVerbs } from "./raw.js";
+import type { RawFailure, RawRecoverability, RawRecovered, RawTransaction, RawVerbs } from "./raw.js";
 import { TransactionFacade } from "./transaction-facade.js";
 import type { Transaction } from "./types/broker.js";
 import { VerbCalls } from "./verbs.js";
@@ -50,6 +50,9 @@ export class UnitOfWork {
     this.facade = new TransactionFacade(this.#controller.signal, verbs, ownViews, views);
   }
 
+  /** For the package's own readers. */
+  get raw(): RawTransaction { return this.#openRaw(); }
+
   #openRaw(): RawTransaction {
     if (this.#state === "open") return this.#raw;
     throw this.#closed ?? new BrokerError("TransactionClosed", `This transaction is over (${this.#state}): its verbs work only until its work settles. Begin another with broker.transaction.`,
@@ -85,6 +88,13 @@ export class UnitOfWork {
     } catch {
       // It was over already.
     }
+  }
+
+  /** Rolls back, if that has not happened yet, because the handler of what was received has failed. Gives what comes next; null: it is not counted. */
+  async recover(failure: RawFailure, policy: RawRecoverability, reason: unknown): Promise<RawRecovered | null> {
+    this.#state = "rolled back";
+    this.#controller.abort(reason);
+    return this.#raw.recover(failure, policy).catch(rethrowOf(this.#core));
   }
 
   async commit(): Promise<void> {

@@ -305,6 +305,11 @@ impl RawBroker {
         self.verb(Verb::PurgeArchive(before))
     }
 
+    /// Conversations that wait after a failure wait no longer.
+    pub fn resume(&self, handles: Array) -> Promise {
+        self.verb(Verb::Resume(convert::names(&handles)))
+    }
+
     /// Does what is due now; gives how many messages came of it.
     pub fn poll(&self) -> Promise {
         let member = Rc::clone(&self.member);

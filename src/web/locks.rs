@@ -1,5 +1,8 @@
 //! Locks over all contexts of an origin: Web Locks.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
@@ -10,6 +13,7 @@ use web_sys::AbortController;
 
 use crate::body::Value;
 use crate::group::{Guard, Locks};
+use crate::map::Map;
 
 #[wasm_bindgen]
 extern "C" {
@@ -25,19 +29,28 @@ extern "C" {
 }
 
 /// The Web Locks of one database. A tab that dies lets go of what it holds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WebLocks {
     manager: LockManager,
-    prefix: String,
+    prefix: Rc<str>,
+    releasing: Releasing,
 }
 
+/// Locks that were let go of and that the browser still counts as held, by name, and who wants to have one again.
+type Releasing = Rc<RefCell<Map<Rc<str>, Vec<oneshot::Sender<()>>>>>;
+
 /// A Web Lock is held as long as a promise is pending.
-struct Held(Function);
+struct Held {
+    settle: Function,
+    name: Rc<str>,
+    releasing: Releasing,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
+        self.releasing.borrow_mut().insert(Rc::clone(&self.name), Vec::new());
         // The function that settles a promise throws nothing.
-        let _ = self.0.call0(&JsValue::UNDEFINED);
+        let _ = self.settle.call0(&JsValue::UNDEFINED);
     }
 }
 
@@ -55,19 +68,24 @@ impl WebLocks {
     pub(crate) fn new(database: &str) -> Option<Self> {
         let navigator = Reflect::get(&js_sys::global(), &"navigator".into()).ok()?;
         let manager = Reflect::get(&navigator, &"locks".into()).ok()?;
-        let prefix = format!("pocket-broker:{database}:");
-        manager.is_object().then(|| Self { manager: manager.unchecked_into(), prefix })
+        let prefix = format!("pocket-broker:{database}:").into();
+        let releasing = Releasing::default();
+        manager.is_object().then(|| Self { manager: manager.unchecked_into(), prefix, releasing })
     }
 
     /// Asks for a lock with an option. Gives nothing when it is not to be had.
     fn request(&self, name: &str, option: &str, value: &JsValue) -> oneshot::Receiver<Guard> {
         let (sender, receiver) = oneshot::channel();
+        let name: Rc<str> = name.into();
+        let (held_name, releasing) = (Rc::clone(&name), Rc::clone(&self.releasing));
         let granted = move |lock: JsValue| {
             if lock.is_null() {
                 return JsValue::UNDEFINED;
             }
             let mut held = None;
-            let until = Promise::new(&mut |resolve, _| held = Some(Held(resolve)));
+            let until = Promise::new(&mut |settle, _| {
+                held = Some(Held { settle, name: Rc::clone(&held_name), releasing: Rc::clone(&releasing) });
+            });
             if let Some(held) = held {
                 // If nobody waits any more, it is let go of right here.
                 let guard: Guard = Box::new(held);
@@ -78,10 +96,15 @@ impl WebLocks {
         let options = Object::new();
         // An ordinary object takes every field.
         let _ = Reflect::set(&options, &option.into(), value);
-        let name = format!("{}{name}", self.prefix);
-        if let Ok(request) = self.manager.request(&name, &options, &Closure::once_into_js(granted)) {
-            // A request that was taken back rejects; that is what was wanted.
-            spawn_local(JsFuture::from(request).map(drop));
+        let full = format!("{}{name}", self.prefix);
+        if let Ok(request) = self.manager.request(&full, &options, &Closure::once_into_js(granted)) {
+            let releasing = Rc::clone(&self.releasing);
+            spawn_local(async move {
+                // A request that was taken back rejects; that is what was wanted. One that was granted settles when the lock is free.
+                let _ = JsFuture::from(request).await;
+                let waiting = releasing.borrow_mut().remove(&*name);
+                waiting.into_iter().flatten().for_each(|waiter| _ = waiter.send(()));
+            });
         }
         receiver
     }
@@ -94,9 +117,28 @@ fn names(snapshot: &JsValue, prefix: &str) -> Vec<String> {
     held.iter().filter_map(own).collect()
 }
 
+impl WebLocks {
+    /// Resolves when a lock that is being released is free; `None`: it is not being released.
+    fn released(&self, name: &str) -> Option<oneshot::Receiver<()>> {
+        self.releasing.borrow_mut().get_mut(name).map(|waiting| {
+            let (sender, receiver) = oneshot::channel();
+            waiting.push(sender);
+            receiver
+        })
+    }
+}
+
 impl Locks for WebLocks {
     fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
-        self.request(name, "ifAvailable", &JsValue::TRUE).map(Result::ok).boxed_local()
+        let (locks, name) = (self.clone(), name.to_owned());
+        async move {
+            // One that this context has just let go of would look held.
+            while let Some(released) = locks.released(&name) {
+                let _ = released.await;
+            }
+            locks.request(&name, "ifAvailable", &JsValue::TRUE).await.ok()
+        }
+        .boxed_local()
     }
 
     fn lock(&self, name: &str) -> LocalBoxFuture<'static, Guard> {

@@ -1,7 +1,8 @@
 import "./disposable.js";
 import type { Definitions, QueueOptions, ServiceChange } from "./definitions.js";
+import type { Activation, ActivationOptions, Handler } from "./activation.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
-import type { Conversation, ConversationRef, GroupId, Handle, Verbs } from "./verbs.js";
+import type { BeginDialog, Conversation, ConversationRef, GroupId, Handle, MessageId, SendOptions, Verbs } from "./verbs.js";
 
 /** Where the wasm comes from: its address, a response, its bytes, or a module that is compiled already. */
 export type WasmSource = URL | string | Response | Promise<Response> | BufferSource | WebAssembly.Module;
@@ -144,6 +145,35 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
     signal?: AbortSignal;
   }): Promise<T>;
 
+  /**
+   * Service Broker's activation: readers start while there is work, up to `maxReaders`, each with messages of one group and a transaction of its own,
+   * which commits when `handler` has resolved. Several tabs that activate one queue share the work; each message is handled once. What a failure means
+   * is `recoverability`. Errors, of `done`: QueueNotFound, Closed. A queue that is off, or whose `activation` is, is waited for.
+   */
+  activate<B = any>(queue: string, handler: Handler<B>, options?: ActivationOptions): Activation;
+  /**
+   * Handles what is ready now as `activate` would, then resolves, without waiting for delayed retries: for service workers and tests. Resolves with the
+   * number of messages that were handled and that failed for now, and of those that are still ready. Errors: those of the store; QueueNotFound.
+   */
+  drain<B = any>(queue: string, handler: Handler<B>, options?: ActivationOptions): Promise<{
+    /** Messages whose transactions committed. */
+    handled: number;
+    /** Messages that wait for a retry, or were moved. */
+    failed: number;
+    /** Messages of status 1 in the queue now. */
+    remaining: number;
+  }>;
+  /**
+   * Begins a dialog, sends one message, waits for the first answer and ENDs. Errors: Timeout after `timeout` milliseconds (default 30 000); RemoteError when
+   * the answer is an Error, or the far side ends without one; those of `beginDialog` and `send`. An abort of `signal` rejects with its reason.
+   */
+  request(dialog: BeginDialog & {
+    /** How long to wait, in milliseconds. Default 30 000. */
+    timeout?: number;
+    /** Gives up waiting, and ENDs. */
+    signal?: AbortSignal;
+  }, messageType: string, body?: unknown, options?: SendOptions): Promise<Message>;
+
   /** Deletes archive rows older than `before`; resolves with their number. */
   purgeArchive(before: Date | number): Promise<number>;
 
@@ -200,6 +230,30 @@ export interface BrokerEvents {
     envelope?: unknown;
     /** What is known of the message, or of the first of several: its conversation, by the sender's handle, and the service it was for; not its body. */
     message?: Partial<Message>;
+  };
+  /** An attempt of a handler failed. */
+  "message-failed": {
+    /** The message. */
+    messageId: MessageId;
+    /** Its queue. */
+    queue: string;
+    /** Its endpoint. */
+    conversationHandle: Handle;
+    /** What was thrown: { name, message, code }. */
+    error: unknown;
+    /** Attempts that have failed so far. */
+    attempts: number;
+    /** What comes next. */
+    next: "immediate" | "delayed" | "error-queue" | "rollback";
+    /** When, if it is later. */
+    retryAt: Date | null;
+  };
+  /** Something is wrong that is nobody's message's fault. Fires in the broker that met it only. */
+  "critical-error": {
+    /** What was being done. */
+    source: "store" | "fetch" | "dispatch" | "recovery" | "transmission";
+    /** What it failed with. */
+    error: unknown;
   };
   /** An endpoint went into another state. */
   "conversation-changed": {
