@@ -202,7 +202,7 @@ impl Archived {
         };
         let (run, lane) = (Run::read(&fields.any())?, fields.any());
         if !lane.is_null() && !lane.is_undefined() {
-            owner.lane = Some(Place { key: LaneKey::read(&lane)?, base: 0 });
+            owner.lane = Some(Place { key: LaneKey::read(&lane)?, base: 0, failed: None });
         }
         Ok(Self { at, key, queue, status, owner, run })
     }

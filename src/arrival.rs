@@ -107,6 +107,17 @@ pub(crate) fn arrive_error(
     arrive_system(work, conversation, role, (System::Error, false), row, sequence)
 }
 
+/// A message that came back from the error queue: ahead of the others, with the number that it had.
+pub(crate) fn give_back(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    row: Row,
+    sequence: u64,
+) -> Outcome<()> {
+    arrive_system(work, conversation, role, (System::Returned, true), row, sequence)
+}
+
 /// Puts a row of class system before the others. While the queue is off it waits outside, as they do.
 fn arrive_system(
     work: &mut Work<'_>,

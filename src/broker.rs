@@ -13,6 +13,7 @@ use crate::commit::Cancelled;
 use crate::core::{Core, Host, Listener};
 use crate::definitions::{Definitions, QueueOptions, ServiceChange, Validation};
 use crate::error::{Error, Result};
+use crate::error_queue::{FailedFilter, Unbury};
 use crate::rows::Rows;
 use crate::stats::Tally;
 use crate::transaction::Transaction;
@@ -247,6 +248,39 @@ impl Broker {
         match self.call(Call::Verb(Verb::PurgeArchive(before)), None).await? {
             Answer::Count(rows) => Ok(rows),
             _ => Err(unexpected()),
+        }
+    }
+
+    /// Moves messages of the error queue back to where they failed, ahead of the others there. What was dropped or ENDed since keeps its messages in
+    /// the error queue. Gives how many were moved.
+    ///
+    /// # Errors
+    /// `InvalidArgument`; those of the store.
+    pub async fn return_to_source(&self, filter: &FailedFilter) -> Result<u64> {
+        self.unbury(filter, false).await
+    }
+
+    /// Deletes messages of the error queue. Gives how many.
+    ///
+    /// # Errors
+    /// `InvalidArgument`; those of the store.
+    pub async fn discard_failed(&self, filter: &FailedFilter) -> Result<u64> {
+        self.unbury(filter, true).await
+    }
+
+    async fn unbury(&self, filter: &FailedFilter, discard: bool) -> Result<u64> {
+        let limit = filter.limit();
+        let (mut count, mut after) = (0, None);
+        loop {
+            let page = Unbury { filter: filter.clone(), discard, after, limit: limit - count };
+            let Answer::Unburied(page) = self.call(Call::Verb(Verb::Unbury(page)), None).await? else {
+                return Err(unexpected());
+            };
+            count += page.count;
+            if page.next.is_none() {
+                return Ok(count);
+            }
+            after = page.next;
         }
     }
 

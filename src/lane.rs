@@ -11,11 +11,13 @@ use num_traits::ToPrimitive;
 use crate::body::Value;
 use crate::conversation::{Conversation, Side, State};
 use crate::definitions::DEFAULT;
+use crate::error_queue::FailedAt;
 use crate::ids::{Role, text};
 use crate::membership;
 use crate::message;
 use crate::poison;
 use crate::record::{self, Fields, Read, Unreadable};
+use crate::recoverability;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Change, Key, StoreName};
 use crate::sweep;
@@ -34,25 +36,36 @@ pub(crate) enum LaneKey {
     Number(u32),
     /// The application's.
     Text(Rc<str>),
+    /// Of one message that was moved away from others, by the number of its conversation.
+    Own(u64),
 }
 
 impl LaneKey {
     /// What the application calls it.
     pub(crate) fn text(&self) -> Option<&Rc<str>> {
         match self {
-            Self::Number(_) => None,
+            Self::Number(_) | Self::Own(_) => None,
             Self::Text(text) => Some(text),
         }
+    }
+
+    /// Whether the order of its messages does not matter.
+    pub(crate) fn is_loose(&self) -> bool {
+        matches!(self, Self::Number(number) if *number < LOOSE)
     }
 
     pub(crate) fn record(&self) -> Value {
         match self {
             Self::Number(number) => Value::from(*number),
             Self::Text(text) => Value::from(&**text),
+            Self::Own(number) => Value::list(vec![record::value(*number)]),
         }
     }
 
     pub(crate) fn read(value: &Value) -> Read<Self> {
+        if value.is_list() {
+            return Ok(Self::Own(Fields::part(value)?.number()?));
+        }
         let number = value.number().and_then(|number| number.to_u32()).map(Self::Number);
         number
             .or_else(|| value.text().map(|text| Self::Text(text.into())))
@@ -75,6 +88,8 @@ pub(crate) struct Place {
     pub(crate) key: LaneKey,
     /// The number within the side that is shown as 0: the first after the END before.
     pub(crate) base: u64,
+    /// Where its one message failed: it lies in the error queue.
+    pub(crate) failed: Option<Rc<FailedAt>>,
 }
 
 impl Lane {
@@ -89,6 +104,8 @@ impl Lane {
         let key = match &self.key {
             LaneKey::Number(number) => Key::from(*number),
             LaneKey::Text(text) => Key::Text(Rc::clone(text)),
+            // Above those that are numbers themselves.
+            LaneKey::Own(number) => Key::from(record::float(*number + u64::from(LOOSE))),
         };
         Key::list(["l".into(), self.service.into(), key, self.priority.into()])
     }
@@ -130,6 +147,27 @@ impl Lane {
             return Ok(conversation);
         }
         let number = work.conversation_number()?;
+        self.begin(work, number, service, None)
+    }
+
+    /// One for a single message.
+    pub(crate) fn of_one(
+        work: &mut Work<'_>,
+        (service, name): (u32, &Rc<str>),
+        priority: u32,
+        failed: Option<FailedAt>,
+    ) -> Outcome<Box<Conversation>> {
+        let number = work.conversation_number()?;
+        Self { service, priority, key: LaneKey::Own(number) }.begin(work, number, name, failed)
+    }
+
+    fn begin(
+        &self,
+        work: &mut Work<'_>,
+        number: u64,
+        service: &Rc<str>,
+        failed: Option<FailedAt>,
+    ) -> Outcome<Box<Conversation>> {
         let conversation = Box::new(Conversation {
             number,
             bits: work.core.host.ids.bits(),
@@ -145,7 +183,7 @@ impl Lane {
             initiator: None,
             target: Some(Side::new(self.service, State::Conversing, self.priority, None)),
             reuse: None,
-            lane: Some(Place { key: self.key.clone(), base: 0 }),
+            lane: Some(Place { key: self.key.clone(), base: 0, failed: failed.map(Rc::new) }),
         });
         work.move_state(&conversation, ROLE, self.service, None, Some(State::Conversing))?;
         work.changes.name_lane(self.clone(), number);
@@ -176,6 +214,7 @@ pub(crate) fn remove(work: &mut Work<'_>, mut conversation: Box<Conversation>) -
     let id = conversation.id_of(ROLE);
     if let Some(side) = conversation.side_mut(ROLE) {
         poison::settle(work, side)?;
+        recoverability::forget(work, id, side);
     }
     membership::leave(work, &conversation, ROLE)?;
     work.move_state(&conversation, ROLE, side.service, Some(side.state), None)?;

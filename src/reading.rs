@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use num_traits::ToPrimitive;
 
+use crate::body::{Body, Part};
 use crate::conversation::{Conversation, System};
 use crate::error::{Error, Result};
 use crate::ids::SideId;
-use crate::message::{self, Class, Run, Status, count};
+use crate::message::{self, Class, Row, Run, Status, count};
 use crate::rows::{Owner, Rows};
 use crate::stop::{Outcome, Stop};
 use crate::store::{Key, StoreName, Tx};
@@ -231,6 +232,38 @@ impl Run {
         let own = self.large.iter().find(|(other, _)| *other == index).map(|(_, size)| *size);
         own.unwrap_or_else(|| (self.size - large).max(0.0) / self.count.to_f64().unwrap_or(1.0))
     }
+}
+
+/// One unread row as it was stored, to be stored elsewhere; its sequence number, and the run that it is in.
+pub(crate) fn read_row(work: &mut Work<'_>, id: SideId, class: Class, number: u64) -> Outcome<(Row, u64, Rc<Run>)> {
+    let run = match class {
+        Class::System => Rc::new(read_system(work, id, number)?),
+        _ => read_runs(work, id, number, 1)?.pop_front().ok_or_else(|| missing(id, number))?,
+    };
+    let index = number.checked_sub(run.first()).and_then(|index| index.to_usize()).filter(|index| *index < run.count);
+    let index = index.ok_or_else(|| missing(id, number))?;
+    let body = match run.large_between(index, index + 1).next() {
+        Some(_) => {
+            let key = run.body_key(index);
+            work.get(StoreName::Bodies, key.clone())?.ok_or_else(|| no_body(&key))?
+        }
+        None => run.bodies.item(index),
+    };
+    let id = run.ids.byte_slice(index * 16, index * 16 + 16).bytes();
+    let headers = run.headers.item(index);
+    let row = Row {
+        message_type: run.types.get(index).cloned().unwrap_or_else(|| "".into()),
+        id: id.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).unwrap_or_default(),
+        time: run.times.get(index).copied().unwrap_or_default(),
+        headers: (!headers.is_null() && !headers.is_undefined()).then(|| Part::from(headers)),
+        body: Body {
+            value: body.into(),
+            packing: run.packings.item(index).number().and_then(|packing| packing.to_u32()).unwrap_or(0),
+            size: run.size_of(index),
+        },
+    };
+    let sequence = run.sequence + if class == Class::System { 0 } else { count(index) };
+    Ok((row, sequence, run))
 }
 
 /// Runs of received rows, from the one that holds number `from`, up to one that can't be read.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use crate::clock::Instant;
 use crate::conversation::Side;
 use crate::due::{self, Due};
+use crate::error_queue;
 use crate::ids::SideId;
 use crate::message::Class;
 use crate::notice::Failed;
@@ -36,13 +37,15 @@ pub struct Recoverability {
 
 impl Default for Recoverability {
     fn default() -> Self {
-        Self { immediate_retries: 5, delayed_retries: 3, time_increase: 10_000.0, finally: Finally::RetryForever }
+        Self { immediate_retries: 5, delayed_retries: 3, time_increase: 10_000.0, finally: Finally::ErrorQueue }
     }
 }
 
 /// What happens after the last attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finally {
+    /// The message moves to the error queue, and its conversation goes on. A system message never does: it is tried again every minute.
+    ErrorQueue,
     /// More rounds, in order, with waits of up to a minute.
     RetryForever,
     /// No rounds: each failure is a rollback, five in a row switch the queue off.
@@ -60,6 +63,10 @@ pub struct Failure {
     pub message_id: Rc<str>,
     /// Its queue.
     pub queue: Rc<str>,
+    /// Where in the program it was thrown.
+    pub stack: Rc<str>,
+    /// Who processes: the name of the broker.
+    pub endpoint: Rc<str>,
 }
 
 /// What was thrown.
@@ -91,6 +98,8 @@ pub enum Next {
     Immediate,
     /// Another attempt later.
     Delayed,
+    /// It was moved to the error queue.
+    ErrorQueue,
     /// As if nobody had tried.
     Rollback,
 }
@@ -101,6 +110,7 @@ impl Next {
         match self {
             Self::Immediate => "immediate",
             Self::Delayed => "delayed",
+            Self::ErrorQueue => "error-queue",
             Self::Rollback => "rollback",
         }
     }
@@ -157,25 +167,27 @@ impl Recover {
         let Some(side) = conversation.side_mut(self.id.role).as_mut().filter(|side| side.has_unread(self.row)) else {
             return Ok(nothing);
         };
-        let mut retry = forget(work, self.id, side).filter(|retry| retry.row == self.row).unwrap_or(Retry {
-            row: self.row,
-            attempts: 0,
-            postponed: 0,
-            until: None,
-            error: None,
-        });
+        let known = forget(work, self.id, side).filter(|retry| retry.row == self.row);
+        let mut retry = known.unwrap_or(Retry { row: self.row, attempts: 0, postponed: 0, until: None, error: None });
         retry.error = Some(Rc::clone(&self.failure.error.message));
-        let (next, wait) = self.decide(&mut retry);
-        retry.until = match wait {
-            Some(wait) => {
-                let until = (work.now + wait, work.claim(Number::Stamp, 1)?);
-                work.put_due(&Due::retry(self.id, until), due::retry_record(self.id));
-                Some(until)
+        let (mut next, mut wait) = self.decide(&mut retry);
+        let is_loose = conversation.lane.as_ref().is_some_and(|lane| lane.key.is_loose());
+        work.save(conversation);
+        let mut moved = None;
+        if next == Next::ErrorQueue || (is_loose && wait.is_some()) {
+            let unread = error_queue::Unread::read(work, self.id, self.row)?;
+            if next == Next::ErrorQueue && !unread.may_be_moved(&self.failure.queue) {
+                (next, wait) = (Next::Delayed, Some(LONGEST));
+            } else {
+                moved = Some(unread);
             }
-            None => None,
-        };
-        let recovered = Recovered { attempts: retry.attempts, next, retry_at: retry.until.map(|(at, _)| at) };
-        side.retry = Some(Box::new(retry));
+        }
+        let recovered = Recovered { attempts: retry.attempts, next, retry_at: wait.map(|wait| work.now + wait) };
+        match (moved, next) {
+            (Some(unread), Next::ErrorQueue) => error_queue::bury(work, unread, retry.attempts, &self.failure)?,
+            (Some(unread), _) => error_queue::step_aside(work, unread, retry, recovered.retry_at)?,
+            (None, _) => keep(work, self.id, retry, recovered.retry_at)?,
+        }
         work.changes.notice.failed.push(Failed {
             message_id: Rc::clone(&self.failure.message_id),
             queue: Rc::clone(&self.failure.queue),
@@ -184,7 +196,6 @@ impl Recover {
             recovered,
         });
         work.changes.notice.touch(&self.failure.queue);
-        work.save(conversation);
         Ok(recovered)
     }
 
@@ -208,8 +219,10 @@ impl Recover {
         }
         let rounds = crate::record::float(retry.attempts.div_ceil(round));
         let wait = policy.time_increase * rounds;
+        if is_last && policy.finally == Finally::ErrorQueue {
+            return (Next::ErrorQueue, None);
+        }
         if is_last {
-            // System messages, too: nobody else would ever handle them.
             return (Next::Delayed, Some(wait.clamp(FIRST, LONGEST)));
         }
         (Next::Delayed, Some(wait))
@@ -235,6 +248,23 @@ impl Side {
             _ => self.cursor == number && number < self.visible_end(),
         }
     }
+}
+
+/// Keeps what is said of a side's first row. With a time, the side is passed over until then.
+pub(crate) fn keep(work: &mut Work<'_>, id: SideId, mut retry: Retry, retry_at: Option<Instant>) -> Outcome<()> {
+    let Some(mut conversation) = work.conversation(id.conversation)? else { return Ok(()) };
+    let Some(side) = conversation.side_mut(id.role).as_mut() else { return Ok(()) };
+    retry.until = match retry_at {
+        Some(at) => {
+            let until = (at, work.claim(Number::Stamp, 1)?);
+            work.put_due(&Due::retry(id, until), due::retry_record(id));
+            Some(until)
+        }
+        None => None,
+    };
+    side.retry = Some(Box::new(retry));
+    work.save(conversation);
+    Ok(())
 }
 
 /// Nothing is said of the side's first row any more, and it waits for nothing. Gives what was said.

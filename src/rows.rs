@@ -6,6 +6,7 @@ use crate::body::Value;
 use crate::clock::Instant;
 use crate::conversation::Conversation;
 use crate::definitions::{Catalog, DEFAULT};
+use crate::error_queue::FailedAt;
 use crate::ids::Role;
 use crate::lane::Place;
 use crate::message::{Class, Column, Run, Status, count, system};
@@ -50,6 +51,8 @@ pub struct Rows {
     pub archived: Option<(Instant, Rc<str>)>,
     /// What handlers have made of the first of them.
     pub(crate) retry: Option<Box<Retry>>,
+    /// Of a message in the error queue: where and how it failed.
+    pub(crate) failed: Option<Rc<FailedAt>>,
     pub(crate) types: Column<Rc<str>>,
     pub(crate) validations: Column<&'static str>,
     pub(crate) times: Column<Instant>,
@@ -125,6 +128,7 @@ impl Rows {
             packings: cut(&run.packings),
             is_reversed: false,
             archived: None,
+            failed: owner.lane.as_ref().and_then(|lane| lane.failed.clone()),
             retry: owner.retry.clone().filter(|retry| retry.row == (run.class, run.first() + count(from))),
             types,
             validations,
@@ -189,6 +193,7 @@ impl Rows {
             packing,
             attempts: if index == 0 { self.attempts() } else { 0 },
             retry_at: self.retry_at().filter(|_| index == 0),
+            failed_queue: self.failed.as_ref().map(|failed| Rc::clone(&failed.queue)),
             last_error: self.last_error().filter(|_| index == 0).map(Rc::from),
         }
     }
@@ -246,4 +251,6 @@ pub struct Message {
     pub retry_at: Option<Instant>,
     /// What the last attempt failed with.
     pub last_error: Option<Rc<str>>,
+    /// Of a message in the error queue: the queue that it failed in.
+    pub failed_queue: Option<Rc<str>>,
 }

@@ -262,7 +262,7 @@ export class ReaderPool implements Activation {
     if (failed === undefined || isBrokerError(failed.reason, "Closed")) return;
     const [first] = rows;
     if (first === undefined) return;
-    if (rows.length > 1 && failureOf(failed.reason, first, this.queue).kind !== "later") {
+    if (rows.length > 1 && failureOf(failed.reason, first, this.queue, "").kind !== "later") {
       // Only the one that fails is to suffer.
       unit.rollback(failed.reason);
       const counts = new Map<string, number>();
@@ -320,7 +320,7 @@ export class ReaderPool implements Activation {
 
   /** Counts a failure. Gives whether the message is to be tried again at once. */
   async #isToBeTriedAgain(unit: UnitOfWork, message: Message, reason: unknown): Promise<boolean> {
-    const failure = failureOf(reason, message, this.queue);
+    const failure = failureOf(reason, message, this.queue, this.#owner.core.name);
     const recovered: RawRecovered | null = await unit.recover(failure, this.#settings.policy, reason);
     if (recovered === null) {
       this.#trouble(reason);

@@ -1,10 +1,11 @@
 import { activate, type Drained, type Owner } from "./activation.js";
-import { instant, text } from "./check.js";
+import { instant, plain, text } from "./check.js";
 import { refuseClone } from "./conversation.js";
 import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
 import { normalise, queueOptions, serviceChange } from "./definitions.js";
 import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
+import { failedFilter } from "./filters.js";
 import { Line } from "./line.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
 import { request } from "./request.js";
@@ -12,7 +13,7 @@ import { transact, type UnitOfWork } from "./transaction.js";
 import type { Activation, ActivationOptions, Handler } from "./types/activation.js";
 import type { Broker, Transaction, Views } from "./types/broker.js";
 import type { Definitions, QueueOptions, ServiceChange, StandardSchemaV1 } from "./types/definitions.js";
-import type { BrokerStats, ConversationEndpoint, ConversationGroup, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
+import type { BrokerStats, ConversationEndpoint, ConversationGroup, FailedFilter, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import { bodyKey } from "./validation.js";
 import { VerbCalls } from "./verbs.js";
@@ -90,6 +91,16 @@ export class PocketBroker extends Target implements Broker {
 
   request(dialog: BeginDialog & { timeout?: number; signal?: AbortSignal }, messageType: string, body?: unknown, options?: SendOptions): Promise<Message> {
     return request(this.#core, this.#open, dialog, messageType, body, options);
+  }
+
+  async returnToSource(filter?: FailedFilter): Promise<number> {
+    const which = reading(() => failedFilter(filter));
+    return openRaw(this.#core).unbury(which, false).catch(rethrowOf(this.#core));
+  }
+
+  async discardFailed(filter: FailedFilter): Promise<number> {
+    const which = reading(() => failedFilter(plain(filter, "filter")));
+    return openRaw(this.#core).unbury(which, true).catch(rethrowOf(this.#core));
   }
 
   async purgeArchive(before: Date | number): Promise<number> {
@@ -172,6 +183,7 @@ export class PocketBroker extends Target implements Broker {
   groups(filter?: Parameters<Views["groups"]>[0]): Rows<ConversationGroup> { return this.#views.groups(filter); }
   stats(): Promise<BrokerStats> { return this.#views.stats(); }
   transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
+  failed(filter?: Parameters<Views["failed"]>[0]): ReturnType<Views["failed"]> { return this.#views.failed(filter); }
   archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }
 
   [asyncDispose](): Promise<void> { return this.close(); }

@@ -64,12 +64,12 @@ async function each(own: ReadonlyMap<string, (message: Message, tx: Transaction)
 }
 
 /** What was thrown, for the rules. */
-export function failureOf(reason: unknown, message: Message, queue: string): RawFailure {
-  const { name, message: text, after } = parts(reason);
+export function failureOf(reason: unknown, message: Message, queue: string, endpoint: string): RawFailure {
+  const { name, message: text, stack, after } = parts(reason);
   const kind = name === "UnrecoverableError" ? "unrecoverable" : name === "RetryLater" ? "later" : "ordinary";
   const wait = kind === "later" ? waitOf(after) : undefined;
   return {
-    kind, name, message: text, messageId: message.messageId, queue,
+    kind, name, message: text, messageId: message.messageId, queue, stack, endpoint,
     ...(wait !== undefined && { after: wait }),
     ...(isBrokerError(reason) && { code: reason.code }),
   };
@@ -78,14 +78,16 @@ export function failureOf(reason: unknown, message: Message, queue: string): Raw
 /** Longer texts of errors are cut. */
 const LONGEST_TEXT = 16_384;
 
+const cut = (text: string): string => text.slice(0, LONGEST_TEXT);
+
 /** Reads an error that may be anything, a hostile one too. */
-function parts(reason: unknown): { name: string; message: string; after: unknown } {
+function parts(reason: unknown): { name: string; message: string; stack: string; after: unknown } {
   try {
-    if (typeof reason !== "object" || reason === null) return { name: typeof reason, message: String(reason), after: undefined };
-    const { name, message, after } = reason as { name?: unknown; message?: unknown; after?: unknown };
-    return { name: typeof name === "string" ? name : "Error", message: (typeof message === "string" ? message : String(reason)).slice(0, LONGEST_TEXT), after };
+    if (typeof reason !== "object" || reason === null) return { name: typeof reason, message: cut(String(reason)), stack: "", after: undefined };
+    const { name, message, stack, after } = reason as { name?: unknown; message?: unknown; stack?: unknown; after?: unknown };
+    return { name: typeof name === "string" ? name : "Error", message: cut(typeof message === "string" ? message : String(reason)), stack: typeof stack === "string" ? cut(stack) : "", after };
   } catch {
-    return { name: "Error", message: "The handler threw something that can't be read.", after: undefined };
+    return { name: "Error", message: "The handler threw something that can't be read.", stack: "", after: undefined };
   }
 }
 

@@ -1,7 +1,7 @@
 // Rows on their way out: what the wasm side gives in columns, as the objects that the application sees.
 import { unpack } from "./blobs.js";
 import type { Batch, RawEndpoint, RawStats, RawTransmissionRow } from "./raw.js";
-import type { BrokerStats, ConversationEndpoint, Message, TransmissionRow } from "./types/messages.js";
+import type { BrokerStats, ConversationEndpoint, FailedMessage, Message, TransmissionRow } from "./types/messages.js";
 
 /** A row's status. */
 export const MessageStatus = {
@@ -44,12 +44,26 @@ export function idText(ids: Uint8Array, row: number): string {
 
 const dateOrNull = (time: number | null | undefined): Date | null => (time == null ? null : new Date(time));
 
+/** What the error queue says of a message in headers. */
+function failureHeaders({ queue, name, message, stack, endpoint, at, attempts }: NonNullable<Batch["failed"]>): Record<string, string> {
+  return {
+    "ExceptionInfo.ExceptionType": name,
+    "ExceptionInfo.Message": message,
+    "ExceptionInfo.StackTrace": stack,
+    FailedQ: queue,
+    TimeOfFailure: new Date(at).toISOString(),
+    ProcessingEndpoint: endpoint,
+    Retries: String(attempts - 1),
+  };
+}
+
 /** Appends a batch's rows to `rows`. */
 function expandInto(rows: Message[], batch: Batch): void {
+  const failure = batch.failed && failureHeaders(batch.failed);
   const { count, types, validations, times, headers, bodies, packings } = batch;
   for (let index = 0; index < count; index++) {
     const row = batch.reverse === true ? count - 1 - index : index;
-    const own = headers?.[row];
+    const own = { ...headers?.[row], ...failure };
     rows.push({
       status: batch.status,
       priority: batch.priority,
@@ -64,7 +78,7 @@ function expandInto(rows: Message[], batch: Batch): void {
       validation: typeof validations === "string" ? validations : validations[row] as Message["validation"],
       messageId: idText(batch.ids, row),
       messageEnqueueTime: new Date(typeof times === "number" ? times : times[row] as number),
-      headers: own == null ? {} : { ...own },
+      headers: own,
       key: batch.key,
       body: packings === null ? bodies[row] : unpack(bodies[row], packings[row]),
       attempts: row === 0 ? batch.attempts : 0,
@@ -78,6 +92,19 @@ export function expand(batches: readonly Batch[]): Message[] {
   const rows: Message[] = [];
   for (const batch of batches) expandInto(rows, batch);
   return rows;
+}
+
+/** The messages of the error queue among these. */
+export function expandFailed(batches: readonly Batch[]): FailedMessage[] {
+  return batches.flatMap((batch) => {
+    const { failed } = batch;
+    if (failed === undefined) return [];
+    const more = {
+      failedQueue: failed.queue, exceptionType: failed.name, exceptionMessage: failed.message, stackTrace: failed.stack,
+      timeOfFailure: new Date(failed.at), retries: failed.attempts - 1, attempts: failed.attempts,
+    };
+    return expand([batch]).map((row) => Object.assign(row, more));
+  });
 }
 
 export type ArchiveRow = Message & { archivedAt: Date; queue: string };

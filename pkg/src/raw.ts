@@ -31,6 +31,7 @@ export interface RawDefinitions {
 export interface RawFilter {
   status?: number[]; conversation?: string; group?: string; messageType?: string; after?: number; limit?: number; reverse?: boolean;
 }
+export interface RawFailedFilter { messageId?: string; failedQueue?: string; failedBefore?: number; limit?: number }
 export interface RawArchiveFilter extends RawFilter { queue?: string; conversationId?: string }
 export interface RawEndpointFilter { service?: string; state?: string; group?: string; conversationId?: string; createdBefore?: number }
 export interface RawBeginDialog {
@@ -43,6 +44,7 @@ export interface RawReceive { top?: number; conversation?: string; group?: strin
 /** `after`: milliseconds, of what is put off. */
 export interface RawFailure {
   kind: "ordinary" | "unrecoverable" | "later"; after?: number; name: string; message: string; code?: BrokerErrorCode; messageId: string; queue: string;
+  stack: string; endpoint: string;
 }
 export interface RawRecoverability { immediateRetries?: number; delayedRetries?: number; timeIncrease?: number; finally?: "error-queue" | "retry-forever" | "rollback" }
 export interface RawRecovered { attempts: number; next: BrokerEvents["message-failed"]["next"]; retryAt: number | null }
@@ -76,6 +78,8 @@ export interface Batch {
   /** Of the first row. */
   attempts: number; retryAt: number | null; lastError: string | null;
   archivedAt?: number; queue?: string;
+  /** In the error queue: where and how it failed. */
+  failed?: { queue: string; name: string; message: string; stack: string; endpoint: string; at: number; attempts: number };
   /** The rows are to be given last to first. */
   reverse?: boolean;
 }
@@ -153,6 +157,8 @@ export interface RawBroker extends RawVerbs {
   archive(filter: RawArchiveFilter, token: Token, all: boolean): Promise<Page<Batch>>;
   purgeArchive(before: number): Promise<number>;
   poll(): Promise<number>;
+  /** Messages of the error queue go back to where they failed; `discard`: they are deleted. */
+  unbury(filter: RawFailedFilter, discard: boolean): Promise<number>;
   /** Conversations that wait after a failure wait no longer. */
   resume(handles: string[]): Promise<void>;
   begin(): RawTransaction;

@@ -44,6 +44,7 @@ export class TransactionFacade implements Transaction {
   groups(filter?: Parameters<Views["groups"]>[0]): Rows<ConversationGroup> { return this.#views.groups(filter); }
   stats(): Promise<BrokerStats> { return this.#views.stats(); }
   transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
+  failed(filter?: Parameters<Views["failed"]>[0]): ReturnType<Views["failed"]> { return this.#views.failed(filter); }
   archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }
 
   get [Symbol.toStringTag](): string { return "Transaction"; }

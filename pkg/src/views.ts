@@ -2,15 +2,22 @@ import { text } from "./check.js";
 import { SpokenConversation } from "./conversation.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
 import { refuse } from "./errors.js";
-import { archiveFilter, endpointFilter, groupFilter, rowFilter, transmissionFilter } from "./filters.js";
-import { brokerStats, endpoint, expand, expandArchive, transmissionRow } from "./messages.js";
-import type { Page, RawBroker } from "./raw.js";
+import { archiveFilter, endpointFilter, failedFilter, groupFilter, rowFilter, transmissionFilter } from "./filters.js";
+import { brokerStats, endpoint, expand, expandArchive, expandFailed, transmissionRow } from "./messages.js";
+import type { Page, RawBroker, RawFailedFilter } from "./raw.js";
 import { conversationHandle } from "./refs.js";
 import { RowPages } from "./rows.js";
 import type { Views } from "./types/broker.js";
-import type { BrokerStats, ConversationEndpoint, ConversationGroup, Message, QueueInfo, Rows } from "./types/messages.js";
+import type { BrokerStats, ConversationEndpoint, ConversationGroup, FailedMessage, Message, QueueInfo, Rows } from "./types/messages.js";
 import type { ConversationRef } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
+
+const ERROR_QUEUE = "error";
+
+function isMeant(row: FailedMessage, { messageId, failedQueue, failedBefore }: RawFailedFilter): boolean {
+  return (messageId === undefined || row.messageId === messageId) && (failedQueue === undefined || row.failedQueue === failedQueue)
+    && (failedBefore === undefined || Number(row.timeOfFailure) < failedBefore);
+}
 
 /** The views of a Broker and of its transactions alike: they read what is committed. */
 export class ViewCalls implements Views {
@@ -34,6 +41,15 @@ export class ViewCalls implements Views {
   archive(filter?: unknown): ReturnType<Views["archive"]> {
     return this.#rows(() => archiveFilter(filter),
       (raw, given, token, all, one) => raw.archive(one ? { ...given, limit: Math.min(1, given.limit ?? 1) } : given, token, all), expandArchive);
+  }
+
+  failed(filter?: unknown): ReturnType<Views["failed"]> {
+    return this.#rows(() => failedFilter(filter), async (raw, given, token, all, one) => {
+      const [inner, left] = (token ?? [null, given.limit ?? Infinity]) as [unknown, number];
+      const page = await raw.select(ERROR_QUEUE, {}, inner, all || one);
+      const rows = expandFailed(page.rows).filter((row) => isMeant(row, given)).slice(0, left);
+      return { rows, next: page.next == null || rows.length === left ? null : [page.next, left - rows.length] };
+    }, (rows) => rows);
   }
 
   conversations(filter?: unknown): Rows<ConversationEndpoint> {

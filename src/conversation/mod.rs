@@ -113,13 +113,15 @@ pub(crate) struct Interval {
     pub(crate) to: u64,
 }
 
-/// What a row of class system is.
+/// What a row of class system is. In the order in which they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum System {
     /// Read before everything else.
     DialogTimer,
     /// Read before the rest.
     Error,
+    /// A message that came back from the error queue: read before the ordinary ones.
+    Returned,
 }
 
 /// A system row that has not been received.

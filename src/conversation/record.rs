@@ -1,9 +1,12 @@
 //! The record of a conversation, field by field.
 
+use std::rc::Rc;
+
 use super::{Conversation, Held, Interval, Outgoing, Side, State, System, SystemRow, Timer};
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::error::Result;
+use crate::error_queue::FailedAt;
 use crate::ids::Bits;
 use crate::lane::{LaneKey, Place};
 use crate::message::Class;
@@ -66,9 +69,10 @@ impl Conversation {
             side(&self.initiator),
             side(&self.target),
             record::optional(self.reuse.as_deref()),
-            self.lane
-                .as_ref()
-                .map_or_else(Value::null, |lane| Value::list(vec![lane.key.record(), record::value(lane.base)])),
+            self.lane.as_ref().map_or_else(Value::null, |lane| {
+                let failed = lane.failed.as_ref().map_or_else(Value::null, |failed| failed.record());
+                Value::list(vec![lane.key.record(), record::value(lane.base), failed])
+            }),
         ])
     }
 }
@@ -78,7 +82,11 @@ fn read_lane(value: &Value) -> Read<Option<Place>> {
         return Ok(None);
     }
     let mut fields = Fields::part(value)?;
-    Ok(Some(Place { key: LaneKey::read(&fields.any())?, base: fields.number()? }))
+    Ok(Some(Place {
+        key: LaneKey::read(&fields.any())?,
+        base: fields.number()?,
+        failed: FailedAt::read(&fields.any())?.map(Rc::new),
+    }))
 }
 
 fn read_lifetime(value: &Value) -> Read<Option<(Instant, Option<u64>)>> {
@@ -98,7 +106,7 @@ impl Side {
         };
         let system = |row: &SystemRow| {
             Value::list(vec![
-                Value::from(row.kind == System::Error),
+                Value::from(row.kind.number()),
                 record::value(row.number),
                 Value::from(row.held),
                 Value::from(row.own),
@@ -184,11 +192,30 @@ fn read_intervals(value: &Value) -> Read<Vec<Interval>> {
 fn read_system(value: &Value) -> Read<SystemRow> {
     let mut fields = Fields::part(value)?;
     Ok(SystemRow {
-        kind: if fields.flag()? { System::Error } else { System::DialogTimer },
+        kind: System::from_number(fields.number()?)?,
         number: fields.number()?,
         held: fields.flag()?,
         own: fields.flag()?,
     })
+}
+
+impl System {
+    fn number(self) -> u32 {
+        match self {
+            Self::DialogTimer => 0,
+            Self::Error => 1,
+            Self::Returned => 2,
+        }
+    }
+
+    fn from_number(number: u64) -> Read<Self> {
+        match number {
+            0 => Ok(Self::DialogTimer),
+            1 => Ok(Self::Error),
+            2 => Ok(Self::Returned),
+            other => Err(Unreadable::Format(other)),
+        }
+    }
 }
 
 fn read_held(value: &Value) -> Read<Option<Held>> {

@@ -176,6 +176,12 @@ impl Range {
         Self { lower: Bound::Including(Key::List(parts)), upper: Bound::Excluding(Key::List(end)) }
     }
 
+    /// What of it comes after `key`.
+    #[must_use]
+    pub fn behind(self, key: Key) -> Self {
+        Self { lower: Bound::Excluding(key), ..self }
+    }
+
     /// Whether no key can be inside. IndexedDB refuses to make such a range.
     pub fn is_empty(&self) -> bool {
         match (&self.lower, &self.upper) {

@@ -1,7 +1,7 @@
 //! END CONVERSATION of a lane (D24).
 
 use super::EndResult;
-use crate::conversation::{Conversation, Side};
+use crate::conversation::{Conversation, Side, System, SystemRow};
 use crate::due::Due;
 use crate::ids::text;
 use crate::lane::{self, Place, ROLE};
@@ -29,16 +29,21 @@ pub(super) fn end_lane(
     }
     side.timers.iter().for_each(|timer| work.drop_due(&Due::timer(id, timer)));
     let taken = work.changes.taken.get(&id).cloned().unwrap_or_default();
-    // DialogTimers: they are of the conversation that ends.
-    let timers = side.system.iter().filter(|row| !taken.system.contains(&(row.kind, row.number)));
-    let notes = count(side.timers.len() + timers.count());
+    // DialogTimers are of the conversation that ends. What came back from the error queue is unread.
+    let (returned, timers): (Vec<_>, Vec<_>) =
+        side.system.iter().copied().partition(|row| row.kind == System::Returned);
+    let is_left = |row: &&SystemRow| !taken.system.contains(&(row.kind, row.number));
+    let notes = count(side.timers.len() + timers.iter().filter(is_left).count());
+    let came_back = count(returned.iter().filter(is_left).count());
     let waiting = side.next_expected.saturating_sub(side.cursor);
     let unread = side.next_expected.saturating_sub(side.cursor.max(taken.cursor));
-    let discarded = notes + if all { unread } else { 0 };
+    let discarded = notes + if all { unread + came_back } else { 0 };
 
     let held_system = count(side.system.iter().filter(|row| row.held).count());
-    let is_over = all || waiting == 0;
-    let (left, held) = if is_over { (0, 0) } else { (side.unread_in_sequence(), waiting - side.unread_in_sequence()) };
+    let is_over = all || (waiting == 0 && returned.is_empty());
+    let outside = count(returned.iter().filter(|row| row.held).count());
+    let inside = side.unread_in_sequence() + count(returned.len()) - outside;
+    let (left, held) = if is_over { (0, 0) } else { (inside, waiting - side.unread_in_sequence() + outside) };
     work.count(side.service, |counters| {
         counters.ready = counters.ready.saturating_sub(side.unread.saturating_sub(left));
         counters.kept = counters.kept.saturating_sub(side.kept);
@@ -57,14 +62,14 @@ pub(super) fn end_lane(
     }
 
     membership::leave(work, &conversation, ROLE)?;
-    delete_received(work, &conversation, &side);
+    delete_received(work, &conversation, &side, &returned);
     work.changes.notice.states.push((handle, "CD"));
     let next = Side {
         group: None,
         unread: left,
         kept: 0,
         kept_intervals: Vec::new(),
-        system: Vec::new(),
+        system: returned,
         timers: Vec::new(),
         has_group_state: false,
         trial: Trial::default(),
@@ -83,16 +88,23 @@ pub(super) fn end_lane(
 }
 
 /// The runs below the cursor, and every DialogTimer. The run that the cursor points into has unread rows, too: it goes when they are received.
-fn delete_received(work: &mut Work<'_>, conversation: &Conversation, side: &Side) {
+fn delete_received(work: &mut Work<'_>, conversation: &Conversation, side: &Side, returned: &[SystemRow]) {
     let id = conversation.id_of(ROLE);
-    for (class, numbers) in [(Class::System, side.next_system), (Class::Received, side.cursor)] {
-        if numbers > 0 {
-            let range = message::keys_between(id, class, 0, numbers - 1);
+    let mut stretches = vec![(Class::Received, 0, side.cursor)];
+    let mut from = 0;
+    for to in returned.iter().map(|row| row.number).chain([side.next_system]) {
+        stretches.push((Class::System, from, to));
+        from = to + 1;
+    }
+    for (class, from, to) in stretches {
+        if from < to {
+            let range = message::keys_between(id, class, from, to - 1);
             work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
             work.write(Change::DeleteRange(StoreName::Messages, range));
         }
     }
-    work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::System);
+    let stays = |number: u64| returned.iter().any(|row| row.number == number);
+    work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::System && !stays(pending.first));
     if side.kept > 0 {
         sweep::note(work, side.service, side.first_order, side.last_order, side.kept.div_ceil(256));
     }

@@ -42,6 +42,7 @@ use crate::body::Body;
 use crate::core::Core;
 use crate::definitions::{self, Definitions, QueueOptions, ServiceChange};
 use crate::error::Result;
+use crate::error_queue::{Unburied, Unbury};
 use crate::ids::{Decoded, SideId};
 use crate::poison::{self, Attempt};
 use crate::reads::Reads;
@@ -81,6 +82,8 @@ pub(crate) enum Verb {
     Recover(Recover),
     /// Conversations that wait after a failure wait no longer.
     Resume(Vec<Rc<str>>),
+    /// Messages leave the error queue.
+    Unbury(Unbury),
     /// What a transaction did, all or nothing.
     All(Vec<Rc<Verb>>),
 }
@@ -104,6 +107,7 @@ pub(crate) enum Answer {
     Count(u64),
     Polled(Polled),
     Recovered(Recovered),
+    Unburied(Unburied),
 }
 
 impl MaybeNothing for Answer {
@@ -189,6 +193,7 @@ impl Verb {
                 }
                 Ok(Answer::Done)
             }
+            Self::Unbury(unbury) => unbury.run(work).map(Answer::Unburied),
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
         }

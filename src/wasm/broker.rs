@@ -305,6 +305,20 @@ impl RawBroker {
         self.verb(Verb::PurgeArchive(before))
     }
 
+    /// Moves messages of the error queue back to where they failed; `discard`: deletes them. Gives how many.
+    pub fn unbury(&self, filter: JsValue, discard: bool) -> Promise {
+        let member = Rc::clone(&self.member);
+        promise(async move {
+            let filter = convert::failed_filter(&filter);
+            let count = if discard {
+                member.broker.discard_failed(&filter).await?
+            } else {
+                member.broker.return_to_source(&filter).await?
+            };
+            Ok(crate::record::value(count).0)
+        })
+    }
+
     /// Conversations that wait after a failure wait no longer.
     pub fn resume(&self, handles: Array) -> Promise {
         self.verb(Verb::Resume(convert::names(&handles)))

@@ -11,6 +11,7 @@ use crate::body::{Body, Value};
 use crate::core::Host;
 use crate::definitions::ServiceChange;
 use crate::error::{Error, ErrorCode, Result};
+use crate::error_queue::{FailedAt, FailedFilter};
 use crate::message::Column;
 use crate::notice::{Failed, Notice};
 use crate::record::{optional, value};
@@ -81,6 +82,8 @@ pub(super) fn failure(failure: &JsValue) -> Failure {
         error: Thrown { name: part("name"), message: part("message"), code: text(failure, "code") },
         message_id: part("messageId"),
         queue: part("queue"),
+        stack: part("stack"),
+        endpoint: part("endpoint"),
     }
 }
 
@@ -94,8 +97,19 @@ pub(super) fn recoverability(policy: &JsValue) -> Recoverability {
         time_increase: number(policy, "timeIncrease").unwrap_or(default.time_increase),
         finally: match text(policy, "finally").as_deref() {
             Some("rollback") => Finally::Rollback,
-            _ => Finally::RetryForever,
+            Some("retry-forever") => Finally::RetryForever,
+            _ => Finally::ErrorQueue,
         },
+    }
+}
+
+/// Which messages of the error queue.
+pub(super) fn failed_filter(filter: &JsValue) -> FailedFilter {
+    FailedFilter {
+        message_id: text(filter, "messageId"),
+        failed_queue: text(filter, "failedQueue"),
+        failed_before: number(filter, "failedBefore"),
+        limit: number(filter, "limit"),
     }
 }
 
@@ -191,6 +205,7 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
         Answer::Count(count) => value(count).0,
         Answer::Polled(polled) => value(polled.moved).0,
         Answer::Recovered(recovered) => self::recovered(&recovered).0,
+        Answer::Unburied(unburied) => value(unburied.count).0,
     }
 }
 
@@ -268,10 +283,25 @@ fn rows(rows: &Rows) -> Value {
     if let Some((at, queue)) = &rows.archived {
         batch.extend([("archivedAt", Value::from(*at)), ("queue", Value::from(&**queue))]);
     }
+    if let Some(failed) = &rows.failed {
+        batch.push(("failed", failed_at(failed)));
+    }
     if rows.is_reversed {
         batch.push(("reverse", Value::from(true)));
     }
     Value::object(batch)
+}
+
+fn failed_at(failed: &FailedAt) -> Value {
+    Value::object(vec![
+        ("queue", Value::from(&*failed.queue)),
+        ("name", Value::from(&*failed.error.name)),
+        ("message", Value::from(&*failed.error.message)),
+        ("stack", Value::from(&*failed.stack)),
+        ("endpoint", Value::from(&*failed.endpoint)),
+        ("at", Value::from(failed.at)),
+        ("attempts", value(failed.attempts)),
+    ])
 }
 
 fn column<T>(column: &Column<T>, convert: impl Fn(&T) -> Value) -> Value {

@@ -33,6 +33,7 @@ mod drop_queue;
 mod drop_service;
 mod end_conversation;
 mod enqueue;
+mod error_queue;
 mod events;
 mod groups;
 mod groups_view;

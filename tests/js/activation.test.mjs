@@ -47,6 +47,18 @@ inPage("b103, b104: as many readers as allowed, one group each; one conversation
   await activation.stop();
 });
 
+inPage("b107: a DialogTimer starts a reader", async (h, pb) => {
+  const broker = await h.openShop();
+  const conversation = await h.dialog(broker);
+  const seen = [];
+  const activation = broker.activate("counter", ([message]) => { seen.push(message.messageTypeName); });
+  await activation.idle();
+  await conversation.beginTimer(20);
+  await h.until(() => seen.length > 0);
+  h.equal(seen, [pb.SystemMessage.DialogTimer]);
+  await activation.stop();
+});
+
 inPage("one handler for each message type: EndDialog and Error without one are answered with END", async (h) => {
   const broker = await h.openShop();
   const seen = [];
@@ -205,6 +217,40 @@ inPage("request: a question and its answer; an Error and silence are told", asyn
   await activation.idle();
   h.equal(await broker.conversations().toArray(), []);
   await activation.stop();
+});
+
+inPage("after the last attempt a message moves to the error queue, with what failed, and its conversation goes on; it can come back", async (h, pb) => {
+  const broker = await h.openShop();
+  await h.order(broker, 2);
+  const failures = h.collect(broker, "message-failed");
+  let isBad = true;
+  const work = ([message]) => {
+    if (isBad && message.body.n === 0) throw new RangeError("no bread");
+  };
+  const options = { recoverability: { immediateRetries: 1, delayedRetries: 0 } };
+  h.equal(await broker.drain("kitchen", work, options), { handled: 1, failed: 1, remaining: 0 });
+  await h.until(() => failures.length === 2);
+  h.equal(failures.map(({ attempts, next }) => [attempts, next]), [[1, "immediate"], [2, "error-queue"]]);
+  const [failed, ...others] = await broker.failed().toArray();
+  h.equal([others, failed.body, failed.failedQueue, failed.exceptionType, failed.exceptionMessage, failed.retries, failed.attempts], [[], { n: 0 }, "kitchen", "RangeError", "no bread", 1, 2]);
+  h.ok(failed.stackTrace.length > 0 && failed.timeOfFailure instanceof Date && failed.messageId === failures[0].messageId);
+  const [row] = await broker.select("error").toArray();
+  const { FailedQ, Retries, ProcessingEndpoint, TimeOfFailure, ...exception } = row.headers;
+  h.equal([FailedQ, Retries, ProcessingEndpoint, TimeOfFailure], ["kitchen", "1", broker.name, failed.timeOfFailure.toISOString()]);
+  h.equal([exception["ExceptionInfo.ExceptionType"], exception["ExceptionInfo.Message"]], ["RangeError", "no bread"]);
+  h.equal([await broker.count("error"), await broker.failed({ failedQueue: "counter" }).toArray(), (await broker.failed({ limit: 1 }).first()).body], [1, [], { n: 0 }]);
+  isBad = false;
+  h.equal([await broker.returnToSource({ messageId: failed.messageId }), await broker.failed().toArray()], [1, []]);
+  const [back] = await broker.select("kitchen").toArray();
+  h.equal([back.headers, back.messageId, back.messageSequenceNumber, back.conversationHandle === failed.conversationHandle], [{}, failed.messageId, 0, false]);
+  h.equal(await broker.drain("kitchen", work, options), { handled: 1, failed: 0, remaining: 0 });
+
+  await broker.enqueue("kitchen", { n: 0 });
+  h.equal(await broker.drain("kitchen", () => { throw new pb.UnrecoverableError("never"); }), { handled: 0, failed: 1, remaining: 0 });
+  h.equal((await broker.failed().first()).exceptionType, "UnrecoverableError");
+  h.equal(await broker.drain("kitchen", { Order: () => {} }, options), { handled: 0, failed: 0, remaining: 0 });
+  await h.rejects(broker.discardFailed(), { code: "InvalidArgument" });
+  h.equal([await broker.discardFailed({}), await broker.failed().first()], [1, undefined]);
 });
 
 withPages("several pages activating one queue share the work, and each message is handled once, in order", 3, async (pages) => {

@@ -14,12 +14,13 @@ inPage("the README's examples do what they say", async (h, pb, code) => {
   const printed = [];
   h.patch(console, "log", () => (...values) => void printed.push(values));
   h.afterwards(() => pb.deleteBroker("shop"));
-  const { broker, dialog, visit, readAll } = await import(URL.createObjectURL(new Blob([code, "export { broker, dialog, visit, readAll };"], { type: "text/javascript" })));
+  const { broker, dialog, visit, kitchen } = await import(URL.createObjectURL(new Blob([code, "export { broker, dialog, visit, kitchen };"], { type: "text/javascript" })));
   h.equal(printed, [[{ minutes: 5 }], ["guest 7", "guest@example.com"], ["undo", 0, "Confirmed"], ["undo", 3, "Order"], [0, 2]]);
   await h.until(async () => (await broker.conversations({ conversationId: dialog.conversationId }).first()) === undefined, "the reader's END");
   h.ok((await visit.info()).dialogTimer > new Date(), "the timer is set");
-  await h.until(async () => (await broker.count("kitchen", { status: 1 })) === 0, "the reader's last message");
-  for (let look = 0; look < 2; look += 1) await readAll(); // begin after the reader's last look, and so end after it
+  await kitchen.idle();
+  h.equal(await broker.count("kitchen"), 0);
+  await kitchen.stop();
 }, { argument: readme.join("\n") });
 
 test("the quick start is ten lines at most, and the same in the package", async () => {

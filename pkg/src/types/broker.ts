@@ -1,7 +1,7 @@
 import "./disposable.js";
 import type { Definitions, QueueOptions, ServiceChange } from "./definitions.js";
 import type { Activation, ActivationOptions, Handler } from "./activation.js";
-import type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
+import type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, FailedFilter, FailedMessage, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
 import type { BeginDialog, Conversation, ConversationRef, GroupId, Handle, MessageId, SendOptions, Verbs } from "./verbs.js";
 
 /** Where the wasm comes from: its address, a response, its bytes, or a module that is compiled already. */
@@ -66,6 +66,8 @@ export interface Views {
     /** Of this service. */
     service?: string;
   }): Rows<ConversationGroup>;
+  /** The error queue, in the order in which messages came there. */
+  failed(filter?: FailedFilter): Rows<FailedMessage>;
   /** What was sent and has not arrived, and why. */
   transmissionQueue(filter?: {
     /** Only what this endpoint sent. */
@@ -174,6 +176,13 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
     signal?: AbortSignal;
   }, messageType: string, body?: unknown, options?: SendOptions): Promise<Message>;
 
+  /**
+   * Moves messages from the error queue back to where they failed, ahead of the others there, under their old ids and numbers. Default: all. What was ENDed
+   * or dropped meanwhile stays, with an event "message-failed". Resolves with the number of messages moved.
+   */
+  returnToSource(filter?: FailedFilter): Promise<number>;
+  /** Deletes messages from the error queue; {} means all. Resolves with their number. */
+  discardFailed(filter: FailedFilter): Promise<number>;
   /** Deletes archive rows older than `before`; resolves with their number. */
   purgeArchive(before: Date | number): Promise<number>;
 

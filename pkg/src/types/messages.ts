@@ -60,6 +60,34 @@ export interface RowFilter {
   reverse?: boolean;
 }
 
+/** Which messages of the error queue. All of it is optional; together they narrow. */
+export interface FailedFilter {
+  /** This one. */
+  messageId?: MessageId;
+  /** Those that failed in this queue. */
+  failedQueue?: string;
+  /** Those that failed before this instant: a Date, or epoch milliseconds. */
+  failedBefore?: Date | number;
+  /** At most this many. Default: all. */
+  limit?: number;
+}
+
+/** A message of the error queue, with what failed, where and why. Its `headers` say the same, for other tools. */
+export type FailedMessage = Message & {
+  /** Where it failed, and where `returnToSource` puts it. */
+  failedQueue: string;
+  /** The name of what the handler threw. */
+  exceptionType: string;
+  /** Its text. */
+  exceptionMessage: string;
+  /** Where in the program it was thrown; "" if it does not say. */
+  stackTrace: string;
+  /** When the last attempt failed. */
+  timeOfFailure: Date;
+  /** Attempts after the first one. */
+  retries: number;
+};
+
 /** Rows to walk through or to take at once. Nothing is read before one of the three is used. */
 export interface Rows<R> extends AsyncIterable<R> {
   /** All of them, one snapshot. */

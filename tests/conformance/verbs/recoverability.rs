@@ -34,6 +34,8 @@ pub(super) fn failure(kind: FailureKind) -> Failure {
         error: Thrown { name: "TypeError".into(), message: "no bread".into(), code: None },
         message_id: "m".into(),
         queue: "kitchen".into(),
+        stack: "at bake".into(),
+        endpoint: "shop".into(),
     }
 }
 
@@ -49,7 +51,7 @@ async fn fails(shop: &Shop, kind: FailureKind, policy: &Recoverability) -> Recov
 }
 
 fn policy(immediate_retries: u64, delayed_retries: u64) -> Recoverability {
-    Recoverability { immediate_retries, delayed_retries, ..Recoverability::default() }
+    Recoverability { immediate_retries, delayed_retries, finally: Finally::RetryForever, ..Recoverability::default() }
 }
 
 async fn d35_attempts_in_all_and_the_waits_between_them(shop: &Shop) {
