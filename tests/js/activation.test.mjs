@@ -10,6 +10,7 @@ inPage("b102: an arrival on an idle queue starts a reader; a handler's sends com
   await h.order(broker, 3);
   await activation.idle();
   h.equal([await broker.count("kitchen"), await broker.count("counter", { status: 1 })], [0, 3]);
+  h.equal((await broker.stats()).activations, 3);
   h.equal(h.bodies(await broker.receive("counter")), [{ for: 0 }, { for: 1 }, { for: 2 }]);
   await activation.stop();
   await activation.done;
