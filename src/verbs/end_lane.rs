@@ -73,7 +73,8 @@ pub(super) fn end_lane(
         timers: Vec::new(),
         has_group_state: false,
         trial: Trial::default(),
-        runs: (side.runs * waiting).div_ceil(waiting + side.kept).max(1),
+        // At most: each of those that stay has an unread row.
+        runs: side.runs.min(waiting),
         ..side
     };
     conversation.target = Some(next);

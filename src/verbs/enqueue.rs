@@ -97,14 +97,15 @@ impl Enqueue {
         if work.is_view() {
             return Ok(None);
         }
+        let service = work.look_up(|catalog| catalog.service(&self.queue))?;
+        let shares = self.shares(service.number);
+        // A lane that can't be read is refused before there is an effect.
+        Lane::read_ahead(work, shares.iter().map(|(lane, _)| lane))?;
         if let (Some(id), Some(message)) = (self.seen_id(queue.number), self.messages.first())
             && let Some(first) = id.take(work, message.id, self.options.dedupe_window)?
         {
             return Ok(Some(first));
         }
-        let service = work.look_up(|catalog| catalog.service(&self.queue))?;
-        let shares = self.shares(service.number);
-        Lane::read_ahead(work, shares.iter().map(|(lane, _)| lane))?;
         for (lane, messages) in shares {
             let mut conversation = lane.open(work, &service.name)?;
             let rows = messages.into_iter().map(|message| row(work, message)).collect();

@@ -92,7 +92,7 @@ impl Endpoint {
             dialog_timer: side.timers.iter().map(|timer| timer.at).min_by(f64::total_cmp),
             priority: side.priority,
             send_sequence: side.next_send,
-            receive_sequence: side.next_expected - conversation.lane.as_ref().map_or(0, |lane| lane.base),
+            receive_sequence: side.next_expected.saturating_sub(conversation.lane.as_ref().map_or(0, |lane| lane.base)),
             created_at: conversation.created_at,
             is_alone: side.group.is_none(),
             ready: side.unread,
