@@ -69,12 +69,12 @@ pub(super) fn end_lane(
         unread: left,
         kept: 0,
         kept_intervals: Vec::new(),
+        // At most: each of those that stay has an unread row.
+        runs: side.runs.min(waiting + count(returned.len())),
         system: returned,
         timers: Vec::new(),
         has_group_state: false,
         trial: Trial::default(),
-        // At most: each of those that stay has an unread row.
-        runs: side.runs.min(waiting),
         ..side
     };
     conversation.target = Some(next);
