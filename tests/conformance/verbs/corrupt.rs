@@ -42,6 +42,8 @@ async fn receive_passes_over_it(bench: fn() -> Bench) {
         let dialogs = dialogs(&shop, &["a", "b", "c"]).await;
         break_records(&shop, store, 0..1).await;
         let before = shop.records_in(store).await;
+        let gauges = shop.broker.stats().await.expect("counters can be read").gauges;
+        assert_eq!(gauges.open_conversations.iter().sum::<u64>(), 6, "{store:?}: what the commits have counted");
 
         let transaction = begin(&shop);
         let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
@@ -215,6 +217,8 @@ async fn conversations_shows_the_others(bench: fn() -> Bench) {
     let group = EndpointFilter { group: Some(Rc::clone(&begun[2].group_id)), ..EndpointFilter::default() };
     let members: Vec<_> = shop.endpoints(group).await.into_iter().map(|end| end.conversation_handle).collect();
     assert_eq!(members, [member.handle]);
+    let groups = shop.broker.groups(None, None, Extent::All).await.expect("the others are shown").rows;
+    assert_eq!((groups.len(), groups.first().map(|group| group.conversations)), (518, Some(1)));
     shop.discard().await;
 }
 
