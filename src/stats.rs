@@ -22,8 +22,6 @@ pub struct Counts {
     pub rollbacks: u64,
     /// Messages that went nowhere.
     pub dropped: u64,
-    /// Readers that were started.
-    pub activations: u64,
     /// Timers that fired.
     pub timers: u64,
 }
@@ -37,7 +35,6 @@ impl Counts {
         self.transmitted += more.transmitted;
         self.rollbacks += more.rollbacks;
         self.dropped += more.dropped;
-        self.activations += more.activations;
         self.timers += more.timers;
     }
 }

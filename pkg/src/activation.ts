@@ -27,8 +27,6 @@ export interface Owner {
   readonly events: EventTarget;
   /** Activations that run. */
   readonly activations: Set<ReaderPool>;
-  /** Readers that were started since the broker was opened. */
-  started: number;
 }
 
 interface Settings { maxReaders: number; top: number; handlerTimeout: number | undefined; policy: RawRecoverability; signal: AbortSignal | undefined }
@@ -251,7 +249,7 @@ export class ReaderPool implements Activation {
 
   #start(unit: UnitOfWork, rows: Message[]): void {
     this.#running += 1;
-    this.#owner.started += 1;
+    this.#owner.core.activations += 1;
     void this.#read(unit, rows).catch((error: unknown) => { this.#trouble(reasonOf(this.#owner.core, error)); }).finally(() => {
       this.#owner.open.delete(unit);
       this.#running -= 1;

@@ -40,9 +40,9 @@ export class PocketBroker extends Target implements Broker {
     super();
     this.name = name;
     this.instanceId = raw.instanceId;
-    const core: Core = { name, raw, maxMessageBytes, validators: raw.validators, storesBlobs: undefined, closed: undefined };
+    const core: Core = { name, raw, maxMessageBytes, validators: raw.validators, storesBlobs: undefined, activations: 0, closed: undefined };
     this.#core = core;
-    this.#owner = { core, open: this.#open, events: this as unknown as EventTarget, activations: new Set(), started: 0 };
+    this.#owner = { core, open: this.#open, events: this as unknown as EventTarget, activations: new Set() };
     this.#views = new ViewCalls(core, () => this.#verbs);
     this.#verbs = new VerbCalls({ core, line: this.#line, target: () => openRaw(core), views: this.#views, speaker: () => this.#verbs });
     refuseClone(this);
@@ -181,7 +181,7 @@ export class PocketBroker extends Target implements Broker {
   conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#views.conversation(conversation); }
   conversations(filter?: Parameters<Views["conversations"]>[0]): Rows<ConversationEndpoint> { return this.#views.conversations(filter); }
   groups(filter?: Parameters<Views["groups"]>[0]): Rows<ConversationGroup> { return this.#views.groups(filter); }
-  async stats(): Promise<BrokerStats> { return { ...await this.#views.stats(), activations: this.#owner.started }; }
+  stats(): Promise<BrokerStats> { return this.#views.stats(); }
   transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
   failed(filter?: Parameters<Views["failed"]>[0]): ReturnType<Views["failed"]> { return this.#views.failed(filter); }
   archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }

@@ -11,6 +11,8 @@ export interface Core {
   readonly validators: Map<string, StandardSchemaV1>;
   /** Whether the store takes Blobs; undefined until a body has one. */
   storesBlobs: boolean | undefined;
+  /** Readers that its activations have started. */
+  activations: number;
   /** Why it is closed; undefined while it is open. */
   closed: CloseReason | undefined;
 }

@@ -126,7 +126,7 @@ export function transmissionRow({ packing, ...raw }: RawTransmissionRow): Transm
 }
 
 /** There is no delayed delivery yet: nothing waits, and nothing guards it. */
-export function brokerStats(raw: RawStats): BrokerStats {
+export function brokerStats(raw: RawStats, activations: number): BrokerStats {
   const breakers = { store: "disarmed", fetch: "disarmed", dispatch: "disarmed" } as const;
-  return { ...raw, delayed: 0, oldestReady: dateOrNull(raw.oldestReady), oldestTransmission: dateOrNull(raw.oldestTransmission), breakers };
+  return { ...raw, activations, delayed: 0, oldestReady: dateOrNull(raw.oldestReady), oldestTransmission: dateOrNull(raw.oldestTransmission), breakers };
 }

@@ -53,7 +53,7 @@ export interface RawEnd { error?: { code: number; description: string }; cleanup
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
   lifetime: number | null; dialogTimer: number | null; createdAt: number;
 }
-export interface RawStats extends Omit<BrokerStats, "delayed" | "breakers" | "oldestReady" | "oldestTransmission"> {
+export interface RawStats extends Omit<BrokerStats, "activations" | "delayed" | "breakers" | "oldestReady" | "oldestTransmission"> {
   oldestReady: number | null; oldestTransmission: number | null;
 }
 export interface RawTransmissionRow extends Omit<TransmissionRow, "enqueueTime" | "nextAttempt"> {

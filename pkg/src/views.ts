@@ -73,7 +73,7 @@ export class ViewCalls implements Views {
   }
 
   stats(): Promise<BrokerStats> {
-    return this.#ask((raw) => raw.stats().then(brokerStats));
+    return this.#ask((raw) => raw.stats().then((stats) => brokerStats(stats, this.#core.activations)));
   }
 
   info(handle: string): Promise<ConversationEndpoint | null> {

@@ -32,7 +32,6 @@ pub(super) fn stats(stats: &BrokerStats) -> Value {
         ("transmitted", value(counts.transmitted)),
         ("rollbacks", value(counts.rollbacks)),
         ("dropped", value(counts.dropped)),
-        ("activations", value(counts.activations)),
         ("timers", value(counts.timers)),
         ("openConversations", Value::object(states.map(|(state, count)| (state.letters(), value(count))).collect())),
         ("transmissionQueued", value(gauges.transmission_queued)),

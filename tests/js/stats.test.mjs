@@ -40,6 +40,18 @@ inPage("d36: stats() has every counter and gauge, in plain objects", async (h, _
   await h.rejects(second.stats(), { code: "Closed" });
 }, { argument: START });
 
+inPage("stats() counts the readers of activate and drain, and what failed to the last attempt", async (h) => {
+  const broker = await h.openShop();
+  await h.order(broker, 2);
+  await broker.drain("kitchen", () => {});
+  const { activations, receives, rollbacks, failed } = await broker.stats();
+  h.equal([activations, receives, rollbacks, failed], [2, 2, 0, 0], "one message each");
+  await broker.enqueue("counter", "bad");
+  await broker.drain("counter", () => { throw new RangeError("never"); }, { recoverability: { immediateRetries: 0, delayedRetries: 0 } });
+  const after = await broker.stats();
+  h.equal([after.activations, after.rollbacks, after.failed], [3, 1, 1]);
+});
+
 inPage("groups() of a broker and of a transaction, walked, taken at once, the first", async (h) => {
   const broker = await h.openShop();
   h.equal([await broker.groups().toArray(), await broker.groups().first()], [[], undefined]);

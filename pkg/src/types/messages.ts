@@ -167,7 +167,7 @@ export interface BrokerStats {
   rollbacks: number;
   /** Messages that went nowhere: see the event `message-dropped`. */
   dropped: number;
-  /** Readers that were started. 0 in this release. */
+  /** Readers that `activate` and `drain` started. */
   activations: number;
   /** Timers that fired. What is due is done by the window or worker, and counts for every Broker that is open in it. */
   timers: number;

@@ -28,12 +28,12 @@ interface Conversation extends Pick<C.Conversation, ConversationNames> {}
 interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "enqueue" | "enqueueMany" | "receive" | "beginConversationTimer" | "moveConversation" | "endConversation" | "getGroupState" | "setGroupState"> {
   beginDialog(options: C.BeginDialog): Promise<Conversation>;
 }
-interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "groups" | "stats" | "transmissionQueue" | "archive"> {
+interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "groups" | "stats" | "transmissionQueue" | "archive" | "failed"> {
   conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info">;
 }
 interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal" | "getConversationGroup"> {}
 type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "queue-disabled" | "message-dropped" | "conversation-changed" | "close">;
-interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "purgeArchive" | "poll" | "close"> {
+interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "activate" | "drain" | "request" | "returnToSource" | "discardFailed" | "purgeArchive" | "poll" | "close"> {
   define(definitions: C.Definitions): Promise<Broker>;
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T>;
   addEventListener<K extends keyof Events>(type: K, listener: (event: CustomEvent<Events[K]>) => unknown, options?: AddEventListenerOptions | boolean): void;
@@ -52,7 +52,7 @@ is<Same<P.Conversation, Conversation>>();
 is<Same<P.Verbs, Verbs>>();
 is<Same<P.Views, Views>>();
 is<Same<P.Transaction, Transaction>>();
-is<Same<P.Broker, Broker, Exclude<keyof Broker | keyof P.Broker, "addEventListener" | "transaction">>>();
+is<Same<P.Broker, Broker, Exclude<keyof Broker | keyof P.Broker, "addEventListener" | "transaction" | "activate" | "drain">>>();
 is<[Broker] extends [P.Broker] ? true : false>();
 is<[P.Broker] extends [Broker] ? true : false>();
 is<Same<P.Rows<string>, C.Rows<string>>>();
