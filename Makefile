@@ -5,7 +5,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test build test-native test-browser test-js bench lint size clean
+.PHONY: help demo test build test-native test-browser test-js simulate bench lint size clean
 
 CARGO_BIN := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export PATH := $(CARGO_BIN):$(PATH)
@@ -59,6 +59,10 @@ $(DIST): $(WASM) $(TS_SOURCES)
 test-native: ## the rules and the conformance suite without a browser, and the doctests
 	@.ci/tools rust
 	cargo test --no-fail-fast
+
+simulate: ## the simulation of several tabs, for a night (SEEDS=20000, FROM=1; one seed: SEED=17, which tells every call)
+	@.ci/tools rust
+	CARGO_PROFILE_TEST_OPT_LEVEL=1 SEEDS="$(or $(SEEDS),20000)" cargo test --test simulation seeds -- --nocapture
 
 # By hand, with nothing to set: `wasm-pack test --headless --chrome` or `--firefox` (`.ci/tools wasm-pack` installs it).
 test-browser: ## the conformance suite in BROWSER=chromium|firefox|webkit (CONTEXT=window and FILTER=text narrow it down)

@@ -5,20 +5,21 @@
 mod check;
 mod due;
 mod model;
+mod seen;
 mod steps;
 mod transactions;
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use pocket_broker::Broker;
-use pocket_broker::definitions::{Definitions, PriorityRule};
+use pocket_broker::definitions::Definitions;
 use pocket_broker::error::{ErrorCode, Result};
-use pocket_broker::ids::Decoded;
 
 use self::model::{End, Queue, World};
+use self::seen::Handles;
 use self::transactions::Open;
 use super::support::Bench;
+use super::support::chance::Chance;
 use super::support::host::block_on;
 use super::support::shop::Shop;
 
@@ -42,18 +43,7 @@ fn the_broker_does_what_the_model_does() {
 
 async fn run(seed: u64, is_told: bool) {
     let shop = Shop::open(Bench::memory()).await;
-    let rule = |contract: Option<&str>, local: &str, remote: &str, level| PriorityRule {
-        contract: contract.map(Rc::from),
-        local_service: Some(local.into()),
-        remote_service: Some(remote.into()),
-        level,
-    };
-    let rules = [
-        rule(None, "Kitchen", "Front", 8.0),
-        rule(Some("Ordering"), "Counter", "Back", 7.0),
-        rule(None, "Back", "Front", 5.0),
-    ];
-    let priorities = rules.into_iter().enumerate().map(|(number, rule)| (format!("rule {number}"), rule)).collect();
+    let priorities = model::rules();
     shop.broker.define(Definitions { priorities, ..Definitions::default() }).await.expect("the rules are right");
     shop.timer().give_up_at_once();
     // Every other time the second context has no locks, and only the commit keeps the two apart.
@@ -67,7 +57,7 @@ async fn run(seed: u64, is_told: bool) {
         sees_locks,
         world,
         chance: Chance(seed),
-        handles: BTreeMap::new(),
+        handles: Handles::new(),
         open: Vec::new(),
         bodies: 0,
         now: 1_700_000_000_000.0,
@@ -94,7 +84,7 @@ struct Random {
     sees_locks: bool,
     world: World,
     chance: Chance,
-    handles: BTreeMap<End, Rc<str>>,
+    handles: Handles,
     open: Vec<Open>,
     bodies: usize,
     now: f64,
@@ -110,11 +100,7 @@ impl Random {
 
     /// The group that an end is in, as a transaction or everybody sees it.
     fn group_in(&self, world: &World, end: &End) -> Rc<str> {
-        let explicit = world.sides.get(end).and_then(|side| side.group.clone());
-        explicit.unwrap_or_else(|| {
-            let handle = Decoded::parse(&self.handles[end]).expect("a handle");
-            Decoded { is_group: true, ..handle }.text()
-        })
+        seen::group_of(world, &self.handles, end)
     }
 
     fn group_of(&self, end: &End) -> Rc<str> {
@@ -151,30 +137,5 @@ fn agree<T: std::fmt::Debug + PartialEq>(answer: Result<T>, expected: std::resul
         (Ok(answer), Ok(expected)) => assert_eq!(answer, expected),
         (Err(error), Err(code)) if error.code() == code => {}
         (answer, expected) => panic!("the broker: {answer:?}, the model: {expected:?}"),
-    }
-}
-
-/// splitmix64.
-pub(super) struct Chance(pub(super) u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(super) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    pub(super) fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
-    }
-
-    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        if from.is_empty() { None } else { Some(from[self.below(from.len())].clone()) }
     }
 }

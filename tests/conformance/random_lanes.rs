@@ -11,8 +11,8 @@ use pocket_broker::definitions::{QueueOptions, Status};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::{Broker, EndOptions, EndpointFilter, EnqueueOptions, Message, ReceiveOptions, RowFilter, Rows};
 
-use super::random::Chance;
 use super::support::Bench;
+use super::support::chance::Chance;
 use super::support::host::block_on;
 use super::support::shop::{Shop, cleanup, named, refused, show_message, top_of};
 

@@ -6,22 +6,20 @@ use std::rc::Rc;
 use pocket_broker::error::ErrorCode;
 use pocket_broker::{EndpointFilter, Message, RowFilter};
 
-use super::super::support::shop::{short, show_message};
+use super::super::support::shop::short;
 use super::Random;
-use super::model::{End, QUEUES, Row, SERVICES};
+use super::model::{End, QUEUES, Row};
+use super::seen;
 use super::steps::Wanted;
 
 /// What one call could receive: rows by end, each list in its order, by group.
 pub(super) type Receivable = BTreeMap<Rc<str>, BTreeMap<End, Vec<Row>>>;
 
-fn show(row: &Row) -> String {
-    format!("{} {} {} {}", row.status, row.kind, row.number, row.body).trim_end().to_owned()
-}
-
 impl Random {
     pub(super) async fn check(&mut self) {
         self.shop.assert_sound().await;
-        self.check_endpoints().await;
+        let endpoints = self.shop.endpoints(EndpointFilter::default()).await;
+        assert_eq!(seen::ends_seen(&endpoints), seen::ends_expected(&self.world, &self.handles));
         for (number, name) in QUEUES.into_iter().enumerate() {
             let messages = self.shop.messages(name, RowFilter::default()).await;
             let orders: Vec<u64> = messages.iter().map(|message| message.queuing_order).collect();
@@ -29,95 +27,11 @@ impl Random {
             let info = self.shop.queue(name).await;
             let ready = messages.iter().filter(|message| message.status.number() == 1).count() as u64;
             assert_eq!((info.ready, info.retained), (ready, messages.len() as u64 - ready), "the counters of {name}");
-            self.check_rows(number, &messages);
+            let expected = seen::rows_expected(&self.world, &self.handles, number);
+            assert_eq!(seen::rows_seen(&messages), expected, "the rows of {name}");
         }
-        self.check_transmission().await;
-    }
-
-    async fn check_endpoints(&mut self) {
-        let endpoints = self.shop.endpoints(EndpointFilter::default()).await;
-        let mut found = BTreeMap::new();
-        for endpoint in endpoints {
-            let end = (Rc::clone(&endpoint.conversation_id), endpoint.is_initiator);
-            assert_eq!(self.handles[&end], endpoint.conversation_handle);
-            assert_eq!(endpoint.conversation_group_id, self.group_of(&end));
-            found.insert(
-                end,
-                (
-                    endpoint.state.letters(),
-                    endpoint.service.to_string(),
-                    endpoint.send_sequence,
-                    endpoint.receive_sequence,
-                    endpoint.dialog_timer,
-                ),
-            );
-        }
-        let expected: BTreeMap<_, _> = self
-            .world
-            .sides
-            .iter()
-            .map(|(end, side)| {
-                let timer = side.timers.iter().map(|timer| timer.at).min_by(f64::total_cmp);
-                let service = SERVICES[side.service].0.to_owned();
-                (end.clone(), (side.state, service, side.next_send, side.next_expected, timer))
-            })
-            .collect();
-        // What an endpoint that has ended expects next says nothing.
-        let shown = |ends: BTreeMap<End, (&'static str, String, u64, u64, Option<f64>)>| -> Vec<_> {
-            ends.into_iter()
-                .map(|(end, (state, service, send, receive, timer))| {
-                    (end, state, service, send, if state == "DO" { 0 } else { receive }, timer)
-                })
-                .collect()
-        };
-        assert_eq!(shown(found), shown(expected));
-    }
-
-    fn check_rows(&self, queue: usize, messages: &[Message]) {
-        let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for message in messages {
-            found.entry(&message.conversation_handle).or_default().push(show_message(message));
-        }
-        let mut expected: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for (end, side) in self.world.sides.iter().filter(|(_, side)| side.queue() == queue && !side.rows.is_empty()) {
-            expected.insert(&self.handles[end], side.rows.iter().map(show).collect());
-        }
-        // What was sent and what was received in one commit has no order among each other; each in itself has.
-        let sorted = |mut rows: BTreeMap<&str, Vec<String>>| -> Vec<(String, Vec<String>)> {
-            rows.values_mut().for_each(|rows| {
-                rows.sort_by_key(|row| (row.starts_with('3'), row.contains("Error"), row.contains("DialogTimer")))
-            });
-            rows.into_iter().map(|(handle, rows)| (handle.to_owned(), rows)).collect()
-        };
-        assert_eq!(sorted(found), sorted(expected), "the rows of {}", QUEUES[queue]);
-    }
-
-    async fn check_transmission(&self) {
-        let rows = self.shop.transmission().await;
-        let mut found: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                (
-                    row.conversation_handle.to_string(),
-                    format!("1 {} {}", short(&row.message_type), row.message_sequence_number),
-                )
-            })
-            .collect();
-        let mut expected = Vec::new();
-        for (end, side) in &self.world.sides {
-            // What is still to be transmitted is held once the conversation has failed.
-            for row in side.outgoing.iter().filter(|_| side.state != "ER") {
-                expected.push((self.handles[end].to_string(), format!("1 {} {}", row.kind, row.number)));
-            }
-            for row in &side.held {
-                let sender = if row.is_own() { end.clone() } else { super::model::other(end) };
-                let sender = self.handles.get(&sender).expect("the end was there");
-                expected.push((sender.to_string(), format!("1 {} {}", row.kind, row.number)));
-            }
-        }
-        found.sort();
-        expected.sort();
-        assert_eq!(found, expected, "the transmission queue");
+        let outside = seen::outside_seen(&self.shop.transmission().await);
+        assert_eq!(outside, seen::outside_expected(&self.world, &self.handles), "the transmission queue");
     }
 
     /// What a call in a context may receive, or its error. `own`: it is made in this transaction.
@@ -244,26 +158,7 @@ impl Random {
 
     /// Messages by end, in the order in which the ends come.
     pub(super) fn in_order(&self, messages: &[Message]) -> Vec<(End, Vec<Row>)> {
-        let mut ends: Vec<(End, Vec<Row>)> = Vec::new();
-        for message in messages {
-            let end = self
-                .handles
-                .iter()
-                .find(|(_, handle)| **handle == message.conversation_handle)
-                .map(|(end, _)| end.clone())
-                .expect("a known handle");
-            let kind = ["Order", "Confirm", "Note", "EndDialog", "Error", "DialogTimer"]
-                .into_iter()
-                .find(|kind| *kind == short(&message.message_type_name))
-                .expect("a known type");
-            let body = show_message(message).splitn(4, ' ').nth(3).unwrap_or_default().to_owned();
-            let row = Row { status: 1, kind, number: message.message_sequence_number, body };
-            match ends.last_mut().filter(|(last, _)| *last == end) {
-                Some((_, rows)) => rows.push(row),
-                None => ends.push((end, vec![row])),
-            }
-        }
-        ends
+        seen::in_order(&self.handles, messages)
     }
 
     pub(super) fn by_end(&self, messages: &[Message]) -> BTreeMap<End, Vec<Row>> {

@@ -7,17 +7,17 @@ use pocket_broker::error::ErrorCode;
 use super::model::{End, Row, World};
 
 #[derive(Clone, Debug)]
-pub(super) struct Timer {
-    pub(super) name: &'static str,
-    pub(super) at: f64,
+pub(crate) struct Timer {
+    pub(crate) name: &'static str,
+    pub(crate) at: f64,
     stamp: u64,
     body: String,
 }
 
 /// When a conversation ends by itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lifetime {
-    pub(super) at: f64,
+pub(crate) struct Lifetime {
+    pub(crate) at: f64,
     stamp: u64,
     is_over: bool,
 }
@@ -29,13 +29,13 @@ impl World {
     }
 
     /// The conversation is to end by itself at a time.
-    pub(super) fn expect(&mut self, id: &Rc<str>, at: f64) {
+    pub(crate) fn expect(&mut self, id: &Rc<str>, at: f64) {
         let lifetime = Lifetime { at, stamp: self.stamp(), is_over: false };
         self.lifetimes.insert(Rc::clone(id), lifetime);
     }
 
     /// Gives whether anything is another way now.
-    pub(super) fn timer(
+    pub(crate) fn timer(
         &mut self,
         end: &End,
         name: &'static str,
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// What is due by now happens. Gives how many messages come of it.
-    pub(super) fn poll(&mut self, now: f64) -> u64 {
+    pub(crate) fn poll(&mut self, now: f64) -> u64 {
         let timers = self.sides.iter().flat_map(|(end, side)| {
             side.timers.iter().map(|timer| (timer.at, timer.stamp, Some(end.clone()), Rc::clone(&end.0)))
         });

@@ -3,78 +3,108 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use pocket_broker::EndOptions;
+use pocket_broker::definitions::PriorityRule;
 use pocket_broker::error::ErrorCode;
 
+use super::super::support::shop::{cleanup, with_error};
 use super::due::{Lifetime, Timer};
 
-pub(super) const QUEUES: [&str; 3] = ["counter", "kitchen", "house"];
-pub(super) const SERVICES: [(&str, usize); 4] = [("Counter", 0), ("Kitchen", 1), ("Front", 2), ("Back", 2)];
+pub(crate) const QUEUES: [&str; 3] = ["counter", "kitchen", "house"];
+pub(crate) const SERVICES: [(&str, usize); 4] = [("Counter", 0), ("Kitchen", 1), ("Front", 2), ("Back", 2)];
 
 /// The number of a service that is not here.
-pub(super) const ELSEWHERE: usize = SERVICES.len();
+pub(crate) const ELSEWHERE: usize = SERVICES.len();
 
 /// An end of a conversation: the conversation's id, and whether it is the initiator.
-pub(super) type End = (Rc<str>, bool);
+pub(crate) type End = (Rc<str>, bool);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) status: u32,
-    pub(super) kind: &'static str,
-    pub(super) number: u64,
-    pub(super) body: String,
+pub(crate) struct Row {
+    pub(crate) status: u32,
+    pub(crate) kind: &'static str,
+    pub(crate) number: u64,
+    pub(crate) body: String,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Side {
-    pub(super) service: usize,
-    pub(super) state: &'static str,
+pub(crate) struct Side {
+    pub(crate) service: usize,
+    pub(crate) state: &'static str,
     /// The id of the group that it was put into.
-    pub(super) group: Option<Rc<str>>,
-    pub(super) rows: Vec<Row>,
+    pub(crate) group: Option<Rc<str>>,
+    pub(crate) rows: Vec<Row>,
     /// What waits outside because the queue is off.
-    pub(super) held: Vec<Row>,
+    pub(crate) held: Vec<Row>,
     /// What is to be transmitted to a service that is not here.
-    pub(super) outgoing: Vec<Row>,
-    pub(super) next_send: u64,
-    pub(super) next_expected: u64,
-    pub(super) timers: Vec<Timer>,
+    pub(crate) outgoing: Vec<Row>,
+    pub(crate) next_send: u64,
+    pub(crate) next_expected: u64,
+    pub(crate) timers: Vec<Timer>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queue {
-    pub(super) on: bool,
-    pub(super) retention: bool,
+pub(crate) struct Queue {
+    pub(crate) on: bool,
+    pub(crate) retention: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     Plain,
     Error,
     Cleanup,
 }
 
+impl Ending {
+    pub(crate) fn options(self, archive: bool) -> EndOptions {
+        let options = match self {
+            Self::Plain => EndOptions::default(),
+            Self::Error => with_error(42.0, "no more bread"),
+            Self::Cleanup => cleanup(),
+        };
+        EndOptions { archive: archive.then_some(true), ..options }
+    }
+}
+
+/// Priorities that some conversations have.
+pub(crate) fn rules() -> Vec<(String, PriorityRule)> {
+    let rule = |contract: Option<&str>, local: &str, remote: &str, level| PriorityRule {
+        contract: contract.map(Rc::from),
+        local_service: Some(local.into()),
+        remote_service: Some(remote.into()),
+        level,
+    };
+    let rules = [
+        rule(None, "Kitchen", "Front", 8.0),
+        rule(Some("Ordering"), "Counter", "Back", 7.0),
+        rule(None, "Back", "Front", 5.0),
+    ];
+    rules.into_iter().enumerate().map(|(number, rule)| (format!("rule {number}"), rule)).collect()
+}
+
 /// Everything that is committed, or what a transaction sees.
 #[derive(Clone, Debug, Default)]
-pub(super) struct World {
-    pub(super) queues: Vec<Queue>,
-    pub(super) sides: BTreeMap<End, Side>,
+pub(crate) struct World {
+    pub(crate) queues: Vec<Queue>,
+    pub(crate) sides: BTreeMap<End, Side>,
     /// Services by conversation: initiator and target.
-    pub(super) services: BTreeMap<Rc<str>, (usize, usize)>,
-    pub(super) lifetimes: BTreeMap<Rc<str>, Lifetime>,
+    pub(crate) services: BTreeMap<Rc<str>, (usize, usize)>,
+    pub(crate) lifetimes: BTreeMap<Rc<str>, Lifetime>,
     /// Timers and lifetimes so far: those of one time come in their order.
-    pub(super) stamps: u64,
+    pub(crate) stamps: u64,
     /// Messages that went nowhere.
-    pub(super) dropped: usize,
+    pub(crate) dropped: usize,
 }
 
 impl Row {
     /// It is read before the messages, and has no number of its own.
-    pub(super) fn is_system(&self) -> bool {
+    pub(crate) fn is_system(&self) -> bool {
         ["DialogTimer", "Error"].contains(&self.kind)
     }
 
     /// It comes from the broker, not from the far side.
-    pub(super) fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         self.kind == "DialogTimer" || self.body.starts_with('-')
     }
 }
@@ -83,7 +113,7 @@ fn in_sequence(rows: &[Row]) -> u64 {
     rows.iter().filter(|row| !row.is_system()).count() as u64
 }
 
-pub(super) fn other(end: &End) -> End {
+pub(crate) fn other(end: &End) -> End {
     (Rc::clone(&end.0), !end.1)
 }
 
@@ -102,12 +132,12 @@ impl Side {
         }
     }
 
-    pub(super) fn queue(&self) -> usize {
+    pub(crate) fn queue(&self) -> usize {
         SERVICES[self.service].1
     }
 
     /// What RECEIVE gives, in its order.
-    pub(super) fn unread(&self) -> Vec<Row> {
+    pub(crate) fn unread(&self) -> Vec<Row> {
         let ready = || self.rows.iter().filter(|row| row.status == 1);
         let of = |kind| ready().filter(move |row| row.kind == kind);
         of("DialogTimer").chain(of("Error")).chain(ready().filter(|row| !row.is_system())).cloned().collect()
@@ -115,7 +145,7 @@ impl Side {
 }
 
 impl World {
-    pub(super) fn begin(&mut self, id: &Rc<str>, from: usize, to: usize, group: Option<Rc<str>>, expires: Option<f64>) {
+    pub(crate) fn begin(&mut self, id: &Rc<str>, from: usize, to: usize, group: Option<Rc<str>>, expires: Option<f64>) {
         if let Some(at) = expires {
             self.expect(id, at);
         }
@@ -123,12 +153,12 @@ impl World {
         self.sides.insert((Rc::clone(id), true), Side::new(from, "SO", group));
     }
 
-    pub(super) fn side(&mut self, end: &End) -> Result<&mut Side, ErrorCode> {
+    pub(crate) fn side(&mut self, end: &End) -> Result<&mut Side, ErrorCode> {
         self.sides.get_mut(end).ok_or(ErrorCode::ConversationNotFound)
     }
 
     /// `is_late`: in the commit of a transaction.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         end: &End,
         kind: &'static str,
@@ -192,7 +222,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn arrive(&mut self, end: &End, rows: Vec<Row>) {
+    pub(crate) fn arrive(&mut self, end: &End, rows: Vec<Row>) {
         let Some(side) = self.sides.get_mut(end) else { return };
         side.next_expected += in_sequence(&rows);
         if self.queues[side.queue()].on {
@@ -210,7 +240,7 @@ impl World {
     }
 
     /// Gives how many rows were thrown away unread, and how many the archive gets if it gets any.
-    pub(super) fn end(&mut self, end: &End, ending: Ending) -> Result<(u64, u64), ErrorCode> {
+    pub(crate) fn end(&mut self, end: &End, ending: Ending) -> Result<(u64, u64), ErrorCode> {
         let side = self.side(end)?.clone();
         if side.state == "DO" && ending != Ending::Cleanup {
             return Err(ErrorCode::InvalidState);
@@ -267,7 +297,7 @@ impl World {
     }
 
     /// Takes out what was received.
-    pub(super) fn take(&mut self, end: &End, taken: &[Row]) -> Result<(), ErrorCode> {
+    pub(crate) fn take(&mut self, end: &End, taken: &[Row]) -> Result<(), ErrorCode> {
         let side = self.side(end)?.clone();
         let unread = side.unread();
         // Errors are read first, so a new one does not change what was received behind it.
@@ -287,11 +317,11 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn retain(&mut self, queue: usize, retention: bool) {
+    pub(crate) fn retain(&mut self, queue: usize, retention: bool) {
         self.queues[queue].retention = retention;
     }
 
-    pub(super) fn switch(&mut self, queue: usize, on: bool) {
+    pub(crate) fn switch(&mut self, queue: usize, on: bool) {
         self.queues[queue].on = on;
         if !on {
             return;

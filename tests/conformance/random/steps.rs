@@ -8,9 +8,9 @@ use pocket_broker::definitions::{QueueOptions, Status};
 use pocket_broker::error::{Error, ErrorCode, Result};
 use pocket_broker::ids::{Decoded, Role, SideId};
 use pocket_broker::store::{Fault, Operation};
-use pocket_broker::{BeginDialog, EndOptions, Message, OutgoingMessage, ReceiveOptions, RowFilter, Rows};
+use pocket_broker::{BeginDialog, Message, OutgoingMessage, ReceiveOptions, RowFilter, Rows};
 
-use super::super::support::shop::{cleanup, dialog_of, named, with_error};
+use super::super::support::shop::{dialog_of, named};
 use super::model::{End, Ending, QUEUES, SERVICES};
 use super::{Random, agree};
 
@@ -219,7 +219,7 @@ impl Random {
                 .await
                 .map(|()| Answer::Done),
             Call::End(end, ending, archive) => {
-                let ended = broker.end_conversation(&self.handles[end], options(*ending, *archive)).await?;
+                let ended = broker.end_conversation(&self.handles[end], ending.options(*archive)).await?;
                 Ok(Answer::Ended(ended.discarded, ended.archived))
             }
             Call::Timer(end, name, timeout, body) => broker
@@ -309,13 +309,4 @@ impl Random {
         }
         options
     }
-}
-
-pub(super) fn options(ending: Ending, archive: bool) -> EndOptions {
-    let options = match ending {
-        Ending::Plain => EndOptions::default(),
-        Ending::Error => with_error(42.0, "no more bread"),
-        Ending::Cleanup => cleanup(),
-    };
-    EndOptions { archive: archive.then_some(true), ..options }
 }

@@ -9,7 +9,7 @@ use pocket_broker::{Rows, Transaction};
 
 use super::super::support::shop::named;
 use super::model::{End, Ending, QUEUES, Row, World, other};
-use super::steps::{Call, Wanted, options};
+use super::steps::{Call, Wanted};
 use super::{Random, agree};
 
 /// A transaction of the application, and what the model knows of it.
@@ -113,7 +113,7 @@ impl Random {
 
     async fn end_in(&mut self, number: usize, end: End, ending: Ending, archive: bool) {
         let transaction = Rc::clone(&self.open[number].transaction);
-        let ended = transaction.end_conversation(&self.handles[&end], options(ending, archive)).await;
+        let ended = transaction.end_conversation(&self.handles[&end], ending.options(archive)).await;
         self.open[number].look(&self.world, &end);
         let open = &self.open[number];
         let side = open.view.sides.get(&end).cloned();

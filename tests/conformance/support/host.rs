@@ -13,6 +13,7 @@ use pocket_broker::ids::Ids;
 use pocket_broker::store::Store;
 use pocket_broker::{Host, Notice};
 
+use super::chance::Chance;
 use super::locks::OriginLocks;
 
 /// A clock that stands still until it is moved.
@@ -91,26 +92,20 @@ impl Timer for ManualTimer {
 }
 
 /// Bytes that never repeat and are the same in every run.
-struct CountedIds(Cell<u64>);
-
-impl CountedIds {
-    /// splitmix64.
-    fn next(&self) -> u64 {
-        self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let mut mixed = self.0.get();
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-}
+struct CountedIds(RefCell<Chance>);
 
 impl Ids for CountedIds {
     fn fill(&self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
-            let number = self.next().to_be_bytes();
+            let number = self.0.borrow_mut().next().to_be_bytes();
             chunk.copy_from_slice(&number[..chunk.len()]);
         }
     }
+}
+
+/// Chance for the context with a number.
+pub(crate) fn ids(seed: u64) -> Rc<dyn Ids> {
+    Rc::new(CountedIds(RefCell::new(Chance(seed.wrapping_mul(0xd134_2543_de82_ef95)))))
 }
 
 /// What a test holds of its host.
@@ -135,7 +130,7 @@ pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
         store,
         clock: Rc::<ManualClock>::clone(&clock),
         timer: Rc::<ManualTimer>::clone(&timer),
-        ids: Rc::new(CountedIds(Cell::new(seed.wrapping_mul(0xd134_2543_de82_ef95)))),
+        ids: ids(seed),
         locks: Some(Rc::new(locks.clone())),
         spawn: Rc::new(spawn),
         wake: Rc::new(move |notice| told.borrow_mut().push(notice.clone())),

@@ -9,51 +9,89 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use pocket_broker::{Guard, Locks};
 
-/// Who waits for each lock that is held.
-type Held = BTreeMap<String, VecDeque<oneshot::Sender<HeldLock>>>;
+/// A lock that is held: by which tab, as which of all that were ever taken, and who waits for it.
+#[derive(Debug)]
+struct Held {
+    owner: u64,
+    number: u64,
+    waiting: VecDeque<(u64, oneshot::Sender<HeldLock>)>,
+}
 
-/// The locks that all tabs of a test share.
+#[derive(Debug, Default)]
+struct Origin {
+    held: BTreeMap<String, Held>,
+    taken: u64,
+}
+
+/// The locks that all tabs of a test share, as one of the tabs sees them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OriginLocks(Rc<RefCell<Held>>);
+pub(crate) struct OriginLocks {
+    origin: Rc<RefCell<Origin>>,
+    owner: u64,
+}
 
-/// A lock. Dropping it gives it to the next who waits.
+/// A lock. Dropping it gives it to the next who waits, unless its owner was robbed of it.
 #[derive(Debug)]
 struct HeldLock {
     name: String,
+    number: u64,
     locks: OriginLocks,
 }
 
 impl OriginLocks {
     /// How many are held.
     pub(crate) fn held(&self) -> usize {
-        self.0.borrow().len()
+        self.origin.borrow().held.len()
+    }
+
+    /// The same locks as a tab with a number sees them.
+    pub(crate) fn of_tab(&self, owner: u64) -> Self {
+        Self { origin: Rc::clone(&self.origin), owner }
+    }
+
+    /// Takes away all that this tab holds, as `steal` and the death of a tab do.
+    #[allow(dead_code, reason = "for the simulation")]
+    pub(crate) fn rob(&self) {
+        let lost = |(name, held): (&String, &Held)| (held.owner == self.owner).then(|| (name.clone(), held.number));
+        let lost: Vec<_> = self.origin.borrow().held.iter().filter_map(lost).collect();
+        lost.into_iter().for_each(|(name, number)| self.pass_on(&name, number));
+    }
+
+    fn lock_for(&self, name: &str, owner: u64) -> HeldLock {
+        let mut origin = self.origin.borrow_mut();
+        origin.taken += 1;
+        let number = origin.taken;
+        let held =
+            origin.held.entry(name.to_owned()).or_insert_with(|| Held { owner, number, waiting: VecDeque::new() });
+        (held.owner, held.number) = (owner, number);
+        HeldLock { name: name.to_owned(), number, locks: self.of_tab(owner) }
     }
 
     fn take(&self, name: &str) -> Option<HeldLock> {
-        let mut held = self.0.borrow_mut();
-        if held.contains_key(name) {
-            return None;
-        }
-        held.insert(name.to_owned(), VecDeque::new());
-        Some(HeldLock { name: name.to_owned(), locks: self.clone() })
+        let is_held = self.origin.borrow().held.contains_key(name);
+        (!is_held).then(|| self.lock_for(name, self.owner))
     }
 
-    fn pass_on(&self, name: &str) {
+    /// Gives a lock to the next who waits, if it is still the one with this number.
+    fn pass_on(&self, name: &str, number: u64) {
+        let mut number = number;
         loop {
-            let next = self.0.borrow_mut().get_mut(name).and_then(VecDeque::pop_front);
-            match next {
-                None => {
-                    self.0.borrow_mut().remove(name);
-                    return;
+            let next = {
+                let mut origin = self.origin.borrow_mut();
+                let Some(held) = origin.held.get_mut(name).filter(|held| held.number == number) else { return };
+                let next = held.waiting.pop_front();
+                if next.is_none() {
+                    origin.held.remove(name);
                 }
-                Some(next) => {
-                    let lock = HeldLock { name: name.to_owned(), locks: self.clone() };
-                    match next.send(lock) {
-                        Ok(()) => return,
-                        // Nobody waits any more. It is still held, by this one, and goes to the next.
-                        Err(lock) => std::mem::forget(lock),
-                    }
-                }
+                next
+            };
+            let Some((owner, next)) = next else { return };
+            let lock = self.lock_for(name, owner);
+            number = lock.number;
+            match next.send(lock) {
+                Ok(()) => return,
+                // Nobody waits any more. It is still held, by this one, and goes to the next.
+                Err(lock) => std::mem::forget(lock),
             }
         }
     }
@@ -61,13 +99,13 @@ impl OriginLocks {
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        self.locks.pass_on(&self.name);
+        self.locks.pass_on(&self.name, self.number);
     }
 }
 
 impl Locks for OriginLocks {
     fn held(&self) -> LocalBoxFuture<'static, Vec<String>> {
-        std::future::ready(self.0.borrow().keys().cloned().collect()).boxed_local()
+        std::future::ready(self.origin.borrow().held.keys().cloned().collect()).boxed_local()
     }
 
     fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
@@ -81,7 +119,9 @@ impl Locks for OriginLocks {
             return std::future::ready(guard).boxed_local();
         }
         let (sender, receiver) = oneshot::channel();
-        self.0.borrow_mut().entry(name.to_owned()).or_default().push_back(sender);
+        if let Some(held) = self.origin.borrow_mut().held.get_mut(name) {
+            held.waiting.push_back((self.owner, sender));
+        }
         async move {
             match receiver.await {
                 Ok(lock) => {

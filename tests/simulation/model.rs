@@ -1,0 +1,197 @@
+//! What should be there: the world of the random tests, and what it does not know: groups that change, what a group knows, dialogs that are used
+//! again. Plain lists, one call after the other; nothing in it knows of tabs.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use pocket_broker::error::ErrorCode;
+
+use crate::conformance::random::model::{ELSEWHERE, End, Row, SERVICES, World};
+use crate::conformance::random::seen::{Handles, group_of};
+
+/// What is known of the names that the broker gave.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) handles: Handles,
+    /// The services of each conversation: initiator and target.
+    pub(crate) services: BTreeMap<Rc<str>, (usize, usize)>,
+}
+
+impl Names {
+    pub(crate) fn group_of(&self, world: &World, end: &End) -> Rc<str> {
+        group_of(world, &self.handles, end)
+    }
+
+    pub(crate) fn end_of(&self, handle: &str) -> Option<End> {
+        self.handles.iter().find(|(_, known)| &***known == handle).map(|(end, _)| end.clone())
+    }
+}
+
+/// So many failures in a row over one conversation switch its queue off.
+const POISON: u64 = 5;
+
+/// BEGIN DIALOG.
+#[derive(Clone, Debug)]
+pub(crate) struct Begin {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) related: Option<End>,
+    pub(crate) lifetime: Option<f64>,
+    pub(crate) reuse: Option<&'static str>,
+}
+
+/// Where a conversation is moved to.
+#[derive(Clone, Debug)]
+pub(crate) enum Goal {
+    /// The group of another.
+    Beside(End),
+    /// A group that nobody knows.
+    New(Rc<str>),
+}
+
+/// Everything that is committed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) world: World,
+    reuse: BTreeMap<(usize, usize, &'static str), Rc<str>>,
+    states: BTreeMap<Rc<str>, String>,
+    /// Failures in a row.
+    failures: BTreeMap<End, u64>,
+}
+
+impl Model {
+    pub(crate) fn of(world: World) -> Self {
+        Self { world, ..Self::default() }
+    }
+
+    fn is_open(&self, id: &Rc<str>) -> bool {
+        self.world.sides.get(&(Rc::clone(id), true)).is_some_and(|side| ["SO", "CO"].contains(&side.state))
+    }
+
+    /// The open dialog that BEGIN would give.
+    pub(crate) fn reused(&self, begin: &Begin) -> Option<Rc<str>> {
+        let known = self.reuse.get(&(begin.from, begin.to, begin.reuse?))?;
+        self.is_open(known).then(|| Rc::clone(known))
+    }
+
+    /// A dialog that is not there yet.
+    pub(crate) fn begin(&mut self, names: &Names, begin: &Begin, id: &Rc<str>, now: f64) -> Result<(), ErrorCode> {
+        let mut group = None;
+        if let Some(related) = &begin.related {
+            match self.world.sides.get(related) {
+                None => return Err(ErrorCode::ConversationNotFound),
+                Some(side) if side.service != begin.from => return Err(ErrorCode::GroupInvalid),
+                Some(_) => group = Some(names.group_of(&self.world, related)),
+            }
+            self.world.side(related)?.group.clone_from(&group);
+        }
+        if let Some(reuse) = begin.reuse {
+            self.reuse.insert((begin.from, begin.to, reuse), Rc::clone(id));
+        }
+        self.world.begin(id, begin.from, begin.to, group, begin.lifetime.map(|lifetime| now + lifetime));
+        Ok(())
+    }
+
+    /// MOVE CONVERSATION.
+    pub(crate) fn relocate(&mut self, names: &Names, end: &End, goal: &Goal) -> Result<(), ErrorCode> {
+        let side = self.world.side(end)?.clone();
+        let to = match goal {
+            Goal::Beside(other) => {
+                let other_service = self.world.side(other)?.service;
+                if other_service != side.service {
+                    return Err(ErrorCode::GroupInvalid);
+                }
+                names.group_of(&self.world, other)
+            }
+            Goal::New(group) => Rc::clone(group),
+        };
+        if side.state == "DO" {
+            return Err(ErrorCode::InvalidState);
+        }
+        if names.group_of(&self.world, end) == to {
+            return Ok(());
+        }
+        if let Goal::Beside(other) = goal {
+            self.world.side(other)?.group = Some(Rc::clone(&to));
+        }
+        self.world.side(end)?.group = Some(to);
+        Ok(())
+    }
+
+    pub(crate) fn set_state(&mut self, names: &Names, end: &End, state: &str) -> Result<(), ErrorCode> {
+        self.world.side(end).map_err(|_| ErrorCode::GroupNotFound)?;
+        self.states.insert(names.group_of(&self.world, end), state.to_owned());
+        Ok(())
+    }
+
+    pub(crate) fn state(&self, names: &Names, end: &End) -> Result<Option<String>, ErrorCode> {
+        if !self.world.sides.contains_key(end) {
+            return Err(ErrorCode::GroupNotFound);
+        }
+        Ok(self.states.get(&names.group_of(&self.world, end)).cloned())
+    }
+
+    /// A group is gone with its last conversation, and what it knows with it.
+    pub(crate) fn forget_empty_groups(&mut self, names: &Names) {
+        if self.states.is_empty() {
+            return;
+        }
+        let groups: Vec<Rc<str>> = self.world.sides.keys().map(|end| names.group_of(&self.world, end)).collect();
+        self.states.retain(|group, _| groups.contains(group));
+    }
+
+    /// Takes what was received, all of one group. `limit`: as many as were asked for, or all.
+    pub(crate) fn take(&mut self, names: &Names, group: &Rc<str>, taken: &[(End, Vec<Row>)]) -> Result<(), ErrorCode> {
+        for (end, rows) in taken {
+            let is_there = self.world.sides.contains_key(end);
+            if is_there && names.group_of(&self.world, end) != *group {
+                return Err(ErrorCode::TransactionClosed);
+            }
+            self.world.take(end, rows)?;
+            self.failures.remove(end);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn switch(&mut self, queue: usize, on: bool) {
+        self.world.switch(queue, on);
+        if on {
+            let world = &self.world;
+            self.failures.retain(|end, _| world.sides.get(end).is_some_and(|side| side.queue() != queue));
+        }
+    }
+
+    /// A transaction that received from a conversation first is given up.
+    pub(crate) fn fail(&mut self, end: &End) {
+        let Some(side) = self.world.sides.get(end) else { return };
+        let queue = side.queue();
+        let failures = self.failures.entry(end.clone()).or_default();
+        *failures += 1;
+        if *failures >= POISON && self.world.queues[queue].on {
+            self.world.switch(queue, false);
+        }
+    }
+
+    /// How many rows a reader of a group could get.
+    pub(crate) fn unread_in(&self, names: &Names, group: &Rc<str>) -> usize {
+        let sides = self.world.sides.iter().filter(|(end, _)| names.group_of(&self.world, end) == *group);
+        sides.map(|(_, side)| side.unread().len()).sum()
+    }
+
+    /// Whether anything can fire.
+    pub(crate) fn has_due(&self, now: f64) -> bool {
+        let mut world = self.world.clone();
+        let stamps = |world: &World| -> usize { world.sides.values().map(|side| side.timers.len()).sum() };
+        let before = stamps(&world);
+        world.poll(now) > 0 || stamps(&world) < before
+    }
+}
+
+/// A service that is somewhere else has no side here.
+pub(crate) fn service_name(number: usize) -> &'static str {
+    SERVICES.get(number).map_or("Elsewhere", |(name, _)| name)
+}
+
+pub(crate) fn service_number(name: &str) -> usize {
+    SERVICES.iter().position(|(known, _)| *known == name).unwrap_or(ELSEWHERE)
+}

@@ -1,0 +1,213 @@
+//! What all tabs of a run share: time, tasks, locks, and the notes that are taken of what they do.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use pocket_broker::clock::Clock;
+use pocket_broker::ids::{Decoded, Ids, Role, SideId};
+use pocket_broker::{ConversationInfo, Notice};
+use uuid::Uuid;
+
+use crate::conformance::random::model::End;
+use crate::conformance::support::chance::Chance;
+use crate::conformance::support::host;
+use crate::conformance::support::locks::OriginLocks;
+use crate::executor::{Executor, TabId, Tasks};
+use crate::history::History;
+use crate::journal::Journal;
+use crate::model::{Names, service_number};
+use crate::readers::Readers;
+use crate::time::Time;
+
+/// How many ends are well known: the latest ones.
+const WELL_KNOWN: usize = 14;
+
+pub(crate) struct Origin {
+    pub(crate) chance: RefCell<Chance>,
+    pub(crate) time: Rc<Time>,
+    pub(crate) tasks: Tasks,
+    pub(crate) journal: Rc<Journal>,
+    pub(crate) locks: OriginLocks,
+    pub(crate) history: History,
+    pub(crate) readers: Readers,
+    pub(crate) names: RefCell<Names>,
+    /// Hints that have not arrived.
+    pub(crate) mail: RefCell<Vec<(TabId, Notice)>>,
+    pub(crate) violation: RefCell<Option<Violation>>,
+    pub(crate) is_told: bool,
+    /// The storage never fails, so every failure of an application is counted.
+    pub(crate) counts_failures: bool,
+    /// Nobody asks the database whether it is sound: what is broken on purpose is to be noticed all the same.
+    pub(crate) is_trusting: bool,
+    ids: Rc<dyn Ids>,
+    ends: RefCell<Vec<End>>,
+    bodies: Cell<u64>,
+    gate: RefCell<Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    is_closed: bool,
+    waiting: Vec<Waker>,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The database contradicts itself, or can't be read.
+    Unsound,
+    /// Something was received twice.
+    Twice,
+    /// Messages of a conversation came out of order.
+    OutOfOrder,
+    /// Something that was sent is nowhere.
+    Lost,
+    /// Two readers had a group at a time.
+    TwoReaders,
+    /// A transaction was committed although another reader had been faster.
+    NotFenced,
+    /// No order of the calls leads to what was answered and what is there.
+    Unexplained,
+    /// A call never came to an end.
+    Hangs,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+}
+
+impl Origin {
+    pub(crate) fn new(seed: u64, is_trusting: bool, is_told: bool) -> Self {
+        let time = Time::new();
+        Self {
+            chance: RefCell::new(Chance(seed)),
+            journal: Journal::new(&time),
+            time,
+            tasks: Rc::new(Executor::default()),
+            locks: OriginLocks::default(),
+            history: History::default(),
+            readers: Readers::default(),
+            names: RefCell::default(),
+            mail: RefCell::default(),
+            violation: RefCell::default(),
+            is_told,
+            is_trusting,
+            counts_failures: seed.is_multiple_of(3),
+            ids: host::ids(seed.wrapping_add(0x00c0_ffee)),
+            ends: RefCell::default(),
+            bodies: Cell::new(0),
+            gate: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn tell(&self, text: impl FnOnce() -> String) {
+        if self.is_told {
+            println!("{:>9} {}", self.time.now() - crate::time::START, text());
+        }
+    }
+
+    pub(crate) fn report(&self, kind: Kind, text: String) {
+        if kind != Kind::Unsound || !self.is_trusting {
+            self.violation.borrow_mut().get_or_insert(Violation { kind, text });
+        }
+    }
+
+    // ── chance ──
+
+    pub(crate) fn below(&self, limit: usize) -> usize {
+        self.chance.borrow_mut().below(limit)
+    }
+
+    pub(crate) fn one_in(&self, count: usize) -> bool {
+        self.chance.borrow_mut().one_in(count)
+    }
+
+    pub(crate) fn uuid(&self) -> Uuid {
+        self.ids.uuid()
+    }
+
+    /// A body that no other message has.
+    pub(crate) fn body(&self) -> String {
+        self.bodies.set(self.bodies.get() + 1);
+        self.bodies.get().to_string()
+    }
+
+    // ── names ──
+
+    /// A conversation was begun, or is to be: both of its ends can be talked about.
+    pub(crate) fn learn(&self, info: &ConversationInfo) {
+        let services = (service_number(&info.service), service_number(&info.far_service));
+        self.learn_of(&info.conversation_id, &info.handle, services);
+    }
+
+    pub(crate) fn learn_of(&self, id: &Rc<str>, handle: &Rc<str>, services: (usize, usize)) {
+        let mut names = self.names.borrow_mut();
+        if names.services.insert(Rc::clone(id), services).is_some() {
+            return;
+        }
+        let decoded = Decoded::parse(handle).expect("a handle");
+        let far = Decoded { side: SideId { role: Role::Target, ..decoded.side }, ..decoded };
+        let ends = [(Rc::clone(id), true), (Rc::clone(id), false)];
+        names.handles.insert(ends[0].clone(), Rc::clone(handle));
+        names.handles.insert(ends[1].clone(), far.text());
+        self.ends.borrow_mut().extend(ends);
+    }
+
+    pub(crate) fn any_end(&self, chance: &mut Chance) -> Option<End> {
+        let ends = self.ends.borrow();
+        let known = if chance.one_in(10) { &ends[..] } else { &ends[ends.len().saturating_sub(WELL_KNOWN)..] };
+        chance.pick(known)
+    }
+
+    pub(crate) fn handle(&self, end: &End) -> Rc<str> {
+        Rc::clone(&self.names.borrow().handles[end])
+    }
+
+    pub(crate) fn handles(&self, ends: &[End]) -> Vec<Rc<str>> {
+        ends.iter().map(|end| self.handle(end)).collect()
+    }
+
+    /// The group that an end is in as long as it is put into no other.
+    pub(crate) fn own_group(&self, end: &End) -> Rc<str> {
+        let handle = Decoded::parse(&self.handle(end)).expect("a handle");
+        Decoded { is_group: true, ..handle }.text()
+    }
+
+    // ── the gate ──
+
+    /// Nobody begins anything before it is opened again.
+    pub(crate) fn close_gate(&self) {
+        self.gate.borrow_mut().is_closed = true;
+    }
+
+    pub(crate) fn open_gate(&self) {
+        let waiting = {
+            let mut gate = self.gate.borrow_mut();
+            gate.is_closed = false;
+            std::mem::take(&mut gate.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until the gate is open.
+    pub(crate) async fn pass_gate(&self) {
+        poll_fn(|context| {
+            let mut gate = self.gate.borrow_mut();
+            if !gate.is_closed {
+                return Poll::Ready(());
+            }
+            gate.waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// The hint for one tab and every other.
+pub(crate) fn post(origin: &Origin, from: TabId, notice: &Notice) {
+    origin.mail.borrow_mut().push((from, notice.clone()));
+}

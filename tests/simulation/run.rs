@@ -1,0 +1,343 @@
+//! A run: tabs come, work, freeze and die as chance has it, and every now and then all is looked at.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use futures_util::FutureExt;
+use pocket_broker::clock::Timer;
+use pocket_broker::definitions::{Definitions, QueueOptions};
+use pocket_broker::store::{FaultStore, Faults, MemoryStore, Store};
+use pocket_broker::{Broker, Host, Locks};
+
+use crate::actor::Actor;
+use crate::calls::{Answer, Call, Wanted};
+use crate::conformance::random::model::{QUEUES, Queue, World, rules};
+use crate::conformance::support::host::{block_on, host, ids};
+use crate::conformance::support::shop::definitions;
+use crate::executor::TabId;
+use crate::explain::Search;
+use crate::journal::JournalStore;
+use crate::ledger::Ledger;
+use crate::look::{Look, look};
+use crate::model::Model;
+use crate::origin::{Kind, Origin, Violation, post};
+use crate::sabotage::{Sabotage, Saboteur};
+use crate::time::TabTimer;
+
+mod storm;
+
+const TABS: usize = 3;
+const ACTORS: usize = 2;
+/// Most looks in a run, and turns of the executor between two of them.
+const EPOCHS: u64 = 3;
+const TURNS: usize = 250;
+/// A call that takes more turns than this hangs.
+const PATIENCE: usize = 20_000;
+
+pub(super) struct Tab {
+    id: TabId,
+    broker: Rc<RefCell<Option<Rc<Broker>>>>,
+    faults: Faults,
+    is_frozen: bool,
+    /// It waits for an answer that will never come.
+    is_doomed: bool,
+}
+
+pub(crate) struct Run {
+    origin: Rc<Origin>,
+    store: MemoryStore,
+    saboteur: Option<Rc<Saboteur>>,
+    tabs: Vec<Tab>,
+    lives: TabId,
+    has_locks: bool,
+    has_faults: bool,
+    /// What may be there: usually one.
+    models: Vec<Model>,
+    /// The events that were looked at.
+    seen: usize,
+    ledger: Ledger,
+}
+
+/// How much has happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) turns: u64,
+    pub(crate) commits: usize,
+    pub(crate) lives: TabId,
+}
+
+/// Runs a seed.
+pub(crate) fn run(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Result<Summary, Violation> {
+    let origin = Rc::new(Origin::new(seed, sabotage == Some(Sabotage::Fence), is_told));
+    let has_faults = !origin.counts_failures;
+    let store = MemoryStore::new();
+    block_on(async {
+        let store: Rc<dyn Store> = Rc::new(store.clone());
+        let broker = Broker::open(host(store, seed.wrapping_add(1)).host).await.expect("the broker opens");
+        let rules = Definitions { priorities: rules(), ..Definitions::default() };
+        broker.define(definitions()).await.expect("the definitions are right");
+        broker.define(rules).await.expect("the rules are right");
+        for name in QUEUES {
+            let poison = QueueOptions { poison_message_handling: Some(!has_faults), ..QueueOptions::default() };
+            broker.alter_queue(name, poison).await.expect("the queue is there");
+        }
+        broker.close().await;
+    });
+    let world = World { queues: vec![Queue { on: true, retention: false }; QUEUES.len()], ..World::default() };
+    let mut run = Run {
+        store,
+        saboteur: sabotage.map(|sabotage| Rc::new(Saboteur::new(sabotage, seed))),
+        tabs: Vec::new(),
+        lives: 0,
+        has_locks: !origin.one_in(4) && sabotage != Some(Sabotage::Fence),
+        has_faults,
+        models: vec![Model::of(world)],
+        seen: 0,
+        ledger: Ledger::default(),
+        origin,
+    };
+    (0..TABS).for_each(|_| run.open_tab());
+    for _ in 0..=seed % EPOCHS {
+        run.work()?;
+        run.calm_down()?;
+        run.check()?;
+        run.origin.open_gate();
+    }
+    run.finish()
+}
+
+impl Run {
+    // ── tabs ──
+
+    fn open_tab(&mut self) {
+        let tab = self.new_tab();
+        let (origin, id, broker) = (Rc::clone(&self.origin), tab.id, Rc::clone(&tab.broker));
+        let host = self.host_of(&tab);
+        self.tabs.push(tab);
+        let boot = async move {
+            let opened = open(&origin, id, host).await;
+            broker.replace(Some(Rc::clone(&opened)));
+            for _ in 0..ACTORS {
+                let actor = Actor { origin: Rc::clone(&origin), tab: id, broker: Rc::clone(&opened) };
+                origin.tasks.spawn(id, actor.act().boxed_local());
+            }
+        };
+        self.origin.tasks.spawn(id, boot.boxed_local());
+    }
+
+    fn new_tab(&mut self) -> Tab {
+        self.lives += 1;
+        self.origin.tell(|| format!("tab {} comes", self.lives));
+        if !self.has_locks {
+            self.origin.readers.outlaw(self.lives);
+        }
+        Tab { id: self.lives, broker: Rc::default(), faults: Faults::new(), is_frozen: false, is_doomed: false }
+    }
+
+    fn host_of(&self, tab: &Tab) -> Host {
+        let (origin, id) = (Rc::clone(&self.origin), tab.id);
+        let memory: Rc<dyn Store> = Rc::new(self.store.clone());
+        let inner = match &self.saboteur {
+            Some(saboteur) => {
+                let origin = Rc::clone(&origin);
+                saboteur.store(memory, id, Rc::new(move || origin.history.commits(id)))
+            }
+            None => memory,
+        };
+        let journaled = JournalStore { inner, journal: Rc::clone(&origin.journal), tab: id };
+        let own: Rc<dyn Locks> = Rc::new(origin.locks.of_tab(id));
+        let locks = match &self.saboteur {
+            Some(saboteur) => saboteur.locks(own),
+            None => own,
+        };
+        let (tasks, postman) = (Rc::clone(&origin.tasks), Rc::clone(&origin));
+        Host {
+            store: Rc::new(FaultStore::new(Rc::new(journaled), tab.faults.clone())),
+            clock: Rc::<crate::time::Time>::clone(&origin.time),
+            timer: Rc::new(TabTimer { time: Rc::clone(&origin.time), tab: id }),
+            ids: ids(id.wrapping_mul(977).wrapping_add(self.origin.below(1 << 30) as u64)),
+            locks: self.has_locks.then_some(locks),
+            spawn: Rc::new(move |task| tasks.spawn(id, task)),
+            wake: Rc::new(move |notice| post(&postman, id, notice)),
+        }
+    }
+
+    fn may_run(&self) -> impl Fn(TabId) -> bool + use<> {
+        let frozen: Vec<TabId> = self.tabs.iter().filter(|tab| tab.is_frozen).map(|tab| tab.id).collect();
+        move |tab| !frozen.contains(&tab)
+    }
+
+    // ── what happens ──
+
+    fn work(&mut self) -> Result<(), Violation> {
+        for _ in 0..TURNS {
+            self.disturb();
+            self.turn();
+            self.origin.violation.take().map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    }
+
+    /// Lets somebody go on, or time pass. False: nobody can, and nothing is due.
+    fn turn(&mut self) -> bool {
+        self.deliver_mail();
+        let ready = self.origin.tasks.ready(self.may_run());
+        let is_quiet = self.origin.journal.is_quiet();
+        if ready.is_empty() || (is_quiet && self.origin.one_in(40)) {
+            let next = self.origin.time.next(self.may_run());
+            match next.filter(|_| is_quiet) {
+                Some(next) => self.origin.time.advance_to(next, self.may_run()),
+                None if ready.is_empty() => {
+                    return self.unblock()
+                        || next.is_some_and(|next| {
+                            self.origin.time.advance_to(next, self.may_run());
+                            true
+                        });
+                }
+                None => {}
+            }
+            return true;
+        }
+        let task = ready[self.origin.below(ready.len())];
+        let turns = &self.origin.readers.turn;
+        turns.set(turns.get() + 1);
+        let woken = self.origin.tasks.poll(task);
+        self.origin.journal.note_woken(&woken);
+        true
+    }
+
+    fn deliver_mail(&self) {
+        if self.origin.mail.borrow().is_empty() || !self.origin.one_in(3) {
+            return;
+        }
+        let (from, notice) = self.origin.mail.borrow_mut().remove(0);
+        for tab in self.tabs.iter().filter(|tab| tab.id != from && !tab.is_frozen) {
+            // A hint may get lost.
+            let broker = tab.broker.borrow().clone().filter(|_| !self.origin.one_in(10));
+            if let Some(broker) = broker {
+                broker.hear(&notice.queues);
+                notice.due.into_iter().for_each(|at| broker.due_elsewhere(at));
+            }
+        }
+    }
+
+    /// Nobody begins anything; what was begun comes to its end.
+    fn calm_down(&mut self) -> Result<(), Violation> {
+        self.origin.close_gate();
+        self.origin.tell(|| "── calm".into());
+        self.tabs.iter().for_each(|tab| tab.faults.clear());
+        for _ in 0..PATIENCE {
+            self.origin.violation.take().map_or(Ok(()), Err)?;
+            let running = self.origin.history.running();
+            let is_idle = self.origin.tasks.ready(self.may_run()).is_empty() && self.origin.mail.borrow().is_empty();
+            if running.is_empty() && is_idle && self.origin.journal.is_quiet() {
+                return Ok(());
+            }
+            self.tabs.iter().for_each(|tab| tab.faults.release());
+            self.thaw(|tab| running.iter().any(|record| record.tab == tab.id));
+            if !self.turn() {
+                break;
+            }
+        }
+        let running = self.origin.history.running();
+        if running.is_empty() && self.origin.journal.is_quiet() {
+            return Ok(());
+        }
+        Err(Violation { kind: Kind::Hangs, text: format!("these never come to an end: {running:#?}") })
+    }
+
+    // ── looking ──
+
+    fn check(&mut self) -> Result<(), Violation> {
+        let records = self.origin.history.take();
+        self.ledger.enter(&records)?;
+        let look = look(&self.origin, &self.store)?;
+        let events = self.origin.journal.events.borrow()[self.seen..].to_vec();
+        let names = self.origin.names.borrow();
+        let mut search = Search::new(&names, (self.seen, &events), &records, &look);
+        self.models.iter().for_each(|model| search.run(model));
+        let (found, furthest, steps) = (search.found, search.furthest, search.steps);
+        self.origin
+            .tell(|| format!("── {} calls in {} commits explained in {steps} steps", records.len(), events.len()));
+        if found.is_empty() {
+            return Err(self.name(&look, furthest.1, furthest.2 + &format!("\n(after {steps} steps)")));
+        }
+        self.models = found;
+        self.seen += events.len();
+        Ok(())
+    }
+
+    fn name(&self, look: &Look, kind: Kind, text: String) -> Violation {
+        match self.ledger.lost(&self.origin.names.borrow(), look).filter(|_| kind == Kind::Unexplained) {
+            Some(lost) => Violation { kind: Kind::Lost, text: format!("{lost}\n{text}") },
+            None => Violation { kind, text },
+        }
+    }
+
+    /// All tabs go; one comes and does what is left: everything that can be received is received.
+    fn finish(mut self) -> Result<Summary, Violation> {
+        self.calm_down()?;
+        self.thaw(|_| true);
+        self.close_tabs()?;
+        let tab = self.new_tab();
+        let (origin, id, host) = (Rc::clone(&self.origin), tab.id, self.host_of(&tab));
+        self.tabs.push(tab);
+        let is_done = Rc::new(Cell::new(false));
+        let done = Rc::clone(&is_done);
+        let work = async move {
+            let broker = open(&origin, id, host).await;
+            let actor = Actor { origin, tab: id, broker: Rc::clone(&broker) };
+            for queue in 0..QUEUES.len() {
+                actor.call(Call::Alter(queue, None, Some(true))).await;
+            }
+            // Whatever is due is over.
+            TabTimer { time: Rc::clone(&actor.origin.time), tab: id }.sleep(600_000.0).await;
+            actor.call(Call::Poll).await;
+            for queue in 0..QUEUES.len() {
+                let receive = || actor.call(Call::Receive(queue, Wanted::Anything, Some(3), None));
+                while matches!(receive().await, Some(Answer::Received(messages)) if !messages.is_empty()) {}
+            }
+            broker.close().await;
+            done.set(true);
+        };
+        self.origin.tasks.spawn(id, work.boxed_local());
+        while !is_done.get() {
+            if !self.turn() {
+                return Err(Violation { kind: Kind::Hangs, text: "what is left can't be done".into() });
+            }
+        }
+        self.calm_down()?;
+        self.check()?;
+        let unread = |model: &Model| model.world.sides.values().any(|side| !side.unread().is_empty());
+        if self.models.iter().any(unread) {
+            return Err(Violation { kind: Kind::Lost, text: "something can't be received".into() });
+        }
+        Ok(Summary { turns: self.origin.readers.turn.get(), commits: self.origin.journal.len(), lives: self.lives })
+    }
+
+    /// Closes every broker: whatever its application is doing, `close` comes to an end, and lets go of everything.
+    fn close_tabs(&mut self) -> Result<(), Violation> {
+        for tab in &self.tabs {
+            let Some(broker) = tab.broker.take() else { continue };
+            self.origin.tasks.spawn(tab.id, async move { broker.close().await }.boxed_local());
+        }
+        self.calm_down()?;
+        while !self.tabs.is_empty() {
+            self.crash(0);
+        }
+        match self.origin.locks.held() {
+            0 => Ok(()),
+            held => Err(Violation { kind: Kind::Hangs, text: format!("{held} locks are held by nobody") }),
+        }
+    }
+}
+
+/// Opens a broker, however often it takes.
+async fn open(origin: &Rc<Origin>, tab: TabId, host: Host) -> Rc<Broker> {
+    loop {
+        match Broker::open(host.clone()).await {
+            Ok(broker) => return Rc::new(broker),
+            Err(_) => TabTimer { time: Rc::clone(&origin.time), tab }.sleep(100.0).await,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What happens to tabs that they have not asked for: they die, freeze, are robbed, come back, and their storage fails.
+
+use pocket_broker::clock::Clock;
+use pocket_broker::error::{Error, ErrorCode};
+use pocket_broker::store::{Fault, Operation};
+
+use super::{Run, Tab};
+
+impl Run {
+    /// A tab dies where it stands.
+    pub(super) fn crash(&mut self, number: usize) {
+        let tab = self.tabs.remove(number);
+        self.origin.tell(|| format!("tab {} dies", tab.id));
+        self.origin.history.crash(tab.id, self.origin.journal.len());
+        self.origin.readers.crash(tab.id);
+        self.origin.tasks.crash(tab.id);
+        drop(tab.broker.take());
+        self.origin.locks.of_tab(tab.id).rob();
+    }
+
+    pub(super) fn thaw(&mut self, which: impl Fn(&Tab) -> bool) {
+        for tab in self.tabs.iter_mut().filter(|tab| tab.is_frozen && which(tab)) {
+            self.origin.tell(|| format!("tab {} comes back", tab.id));
+            tab.is_frozen = false;
+        }
+        let now = self.origin.time.now();
+        self.origin.time.advance_to(now, self.may_run());
+    }
+
+    /// Something is in the way: an answer that is held back, a frozen tab, one that waits for ever.
+    pub(super) fn unblock(&mut self) -> bool {
+        let is_held = self.tabs.iter().any(|tab| tab.faults.held() > 0);
+        self.tabs.iter().for_each(|tab| tab.faults.release());
+        if is_held {
+            return true;
+        }
+        if let Some(number) = self.tabs.iter().position(|tab| tab.is_doomed) {
+            self.crash(number);
+            self.open_tab();
+            return true;
+        }
+        let is_frozen = self.tabs.iter().any(|tab| tab.is_frozen);
+        self.thaw(|_| true);
+        is_frozen
+    }
+
+    /// What else happens in the world.
+    pub(super) fn disturb(&mut self) {
+        let number = self.origin.below(self.tabs.len());
+        match self.origin.below(1_000) {
+            0..=5 => {
+                self.crash(number);
+                self.open_tab();
+            }
+            6..=11 => {
+                let tab = &mut self.tabs[number];
+                tab.is_frozen = true;
+                self.origin.tell(|| format!("tab {} freezes", tab.id));
+                if self.origin.one_in(2) {
+                    self.origin.tell(|| "and is robbed".into());
+                    self.origin.readers.outlaw(tab.id);
+                    self.origin.locks.of_tab(tab.id).rob();
+                }
+            }
+            12..=27 => {
+                let id = self.tabs[number].id;
+                self.thaw(|tab| tab.id == id);
+            }
+            28..=57 if self.has_faults => self.break_something(number),
+            58..=100 => self.tabs[number].faults.release(),
+            _ => {}
+        }
+    }
+
+    fn break_something(&mut self, number: usize) {
+        let origin = &self.origin;
+        let quota = || Error::new(ErrorCode::QuotaExceeded, "No space.");
+        let failed = || Error::new(ErrorCode::StorageUnavailable, "It failed.");
+        let read = [Operation::Get, Operation::GetRange, Operation::GetKeys][origin.below(3)];
+        let (operation, fault) = match origin.below(10) {
+            0 => (Operation::Begin, Fault::Fail(failed())),
+            1 => (Operation::Begin, Fault::Delay),
+            2 => (read, Fault::Fail(failed())),
+            3 => (read, Fault::Delay),
+            4 => (read, Fault::LoseAnswer),
+            5 => (Operation::Write, Fault::Abort(quota())),
+            6 => (Operation::Commit, Fault::Abort(quota())),
+            7 => (Operation::Commit, Fault::Delay),
+            8 => (Operation::Commit, Fault::LoseAnswer),
+            _ => (Operation::Commit, Fault::Lose),
+        };
+        let tab = &mut self.tabs[number];
+        tab.is_doomed |= matches!(fault, Fault::Lose);
+        origin.tell(|| format!("tab {}: {operation:?} will meet {fault:?}", tab.id));
+        tab.faults.plan(operation, 1 + origin.below(4) as u32, fault);
+    }
+}
