@@ -31,7 +31,7 @@ WASM_OPT := -O1 $(WASM_FEATURES:%=--enable-%) --strip-debug --strip-producers --
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: build ## build and serve the demo page (PORT=8080; PORT=0 picks a free one; ONCE=1 checks it in headless Chromium and exits)
+demo: build ## build and serve the demo pages (PORT=8080; PORT=0 picks a free one; ONCE=1 checks the first in headless Chromium and exits)
 	@.ci/tools npm-js $(if $(ONCE),chromium)
 	@PORT="$(PORT)" ONCE="$(ONCE)" node tests/js/support/demo.mjs
 

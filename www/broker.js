@@ -8,3 +8,5 @@ export { openBroker, deleteBroker, isBrokerError, SystemMessage } from "../pkg/d
 /** @typedef {import("../pkg/dist/index.js").ConversationEndpoint} ConversationEndpoint */
 /** @typedef {import("../pkg/dist/index.js").QueueInfo} QueueInfo */
 /** @typedef {import("../pkg/dist/index.js").EndResult} EndResult */
+/** @typedef {import("../pkg/dist/index.js").FailedMessage} FailedMessage */
+/** @typedef {import("../pkg/dist/index.js").Activation} Activation */

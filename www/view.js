@@ -1,6 +1,7 @@
 // @ts-check
 // Reads everything that the page shows and shows it; again after each commit that any tab made.
 import { byId, hueOf, setText } from "./dom.js";
+import { keepLooking } from "./live.js";
 import { COUNTER, KITCHEN } from "./names.js";
 import { showChoices, showConversations } from "./view-conversations.js";
 import { showRows } from "./view-rows.js";
@@ -64,49 +65,8 @@ function showQueue(id, queue) {
 }
 
 /**
- * Shows what the broker holds, at most once per frame and never twice at a time.
+ * Shows what the broker holds, from now on.
  * @param {Broker} broker
  * @param {(error: unknown) => void} failed
  */
-export function liveView(broker, failed) {
-  let scheduled = false;
-  let again = false;
-  /** @type {Promise<void> | undefined} */
-  let running;
-
-  function run() {
-    scheduled = false;
-    again = false;
-    running = read(broker).then(show).catch(failed).finally(() => {
-      running = undefined;
-      if (again) refresh();
-    });
-    return running;
-  }
-
-  function refresh() {
-    if (running) again = true;
-    else if (!scheduled) {
-      scheduled = true;
-      // A hidden page gets no frames.
-      if (document.hidden) setTimeout(due);
-      else requestAnimationFrame(due);
-    }
-  }
-
-  function due() {
-    if (scheduled && !running) void run();
-  }
-
-  // A frame asked for just before the page was hidden may never come.
-  document.addEventListener("visibilitychange", () => { if (scheduled) setTimeout(due); });
-  broker.addEventListener("changed", refresh);
-  return {
-    refresh,
-    /** Now; resolves when it is shown. */
-    async showNow() {
-      await running;
-      await run();
-    },
-  };
-}
+export const liveView = (broker, failed) => keepLooking(broker, async () => show(await read(broker)), failed);

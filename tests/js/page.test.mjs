@@ -1,65 +1,11 @@
 /** The demo page, driven as a person would: mouse, keyboard, reload, a second tab, a phone's width. */
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { launch, openPage, resize } from "./support/browsers.mjs";
-import { packedPackage } from "./support/packed.mjs";
-import { serve } from "./support/server.mjs";
+import { resize } from "./support/browsers.mjs";
+import { isHidden, isVisible, logged, pageTests, press, shows, sticksOut, until } from "./support/on-page.mjs";
 
-const TIMEOUT = 90_000;
-/** How long what is waited for may take. */
-const WAIT = 20_000;
-/** The page keeps to this: nothing inline, nothing from elsewhere. */
-const POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; base-uri 'none'; form-action 'self'";
-
-let browser;
-let server;
-
-before(async () => {
-  server = await serve({ mounts: { "/pkg/": await packedPackage() }, headers: { "Content-Security-Policy": POLICY } });
-  browser = await launch(process.env.BROWSER || "chromium");
-}, { timeout: 180_000 });
-
-after(async () => {
-  await browser?.close();
-  await server?.close();
-});
-
-/** A test with storage of its own. It fails, too, when a page logged an error, threw, or missed a file. */
-function onPage(name, body) {
-  test(name, { timeout: TIMEOUT }, async () => {
-    const context = await browser.createBrowserContext();
-    const pages = [];
-    const open = async () => {
-      const page = await openPage(context, server.url, { before: (page) => resize(page, 1280, 900) });
-      pages.push(page);
-      await opened(page);
-      return page;
-    };
-    try {
-      await body(await open(), open);
-      for (const page of pages) page.check();
-    } finally {
-      await context.close();
-    }
-  });
-}
+const { onPage, opened } = pageTests({ path: "", outcome: "conversation" });
 
 // ── what the page shows ──
-
-/** Waits by calling a function again and again. Puppeteer's own waiting makes one of text, which the page's CSP forbids in Firefox up to 140. */
-async function until(page, holds, ...given) {
-  for (const end = Date.now() + WAIT; !(await page.evaluate(holds, ...given));) {
-    if (Date.now() > end) throw new Error(`it never came true: ${holds} ${given}`);
-  }
-}
-
-const isVisible = (selector) => document.querySelector(selector)?.checkVisibility() === true;
-const isHidden = (selector) => document.querySelector(selector)?.checkVisibility() !== true;
-
-async function opened(page) {
-  await until(page, () => document.documentElement.dataset.conversation);
-  assert.equal(await page.evaluate(() => document.documentElement.dataset.conversation), "done");
-}
 
 /** A table's rows, newest first: "status type sequence body". */
 const rows = (page, table) => page.$$eval(`#${table} tbody tr`, (all) => all.map((row) =>
@@ -67,33 +13,12 @@ const rows = (page, table) => page.$$eval(`#${table} tbody tr`, (all) => all.map
 
 const states = (page, side) => page.$$eval(`#${side}-talks tbody tr`, (all) => all.map((row) => row.dataset.state));
 
-async function shows(read, expected, what) {
-  const wanted = JSON.stringify(expected);
-  const end = Date.now() + WAIT;
-  for (;;) {
-    const found = await read();
-    if (JSON.stringify(found) === wanted) return;
-    if (Date.now() > end) assert.deepEqual(found, expected, what);
-  }
-}
 const showsRows = (page, table, expected) => shows(() => rows(page, table), expected, `rows of ${table}`);
 const showsStates = (page, side, expected) => shows(() => states(page, side), expected, `conversations of the ${side}`);
-
-/** Waits until the newest entry of the log contains this. */
-const logged = (page, text) => until(page, (text) => document.querySelector("#log > li")?.textContent.includes(text), text)
-  .catch(async () => assert.fail(`the log never said ${JSON.stringify(text)} but:\n${await page.$eval("#log", (log) => log.innerText)}`));
 
 const focused = (page) => page.evaluate(() => document.activeElement?.id || document.activeElement?.dataset?.choice || "");
 
 // ── what a person does ──
-
-/** A real click in the middle of the element, clear of the log that sticks to the bottom. */
-async function press(page, selector) {
-  await page.bringToFront(); // a tab behind another gets no frames
-  await until(page, isVisible, selector);
-  await page.$eval(selector, (element) => element.scrollIntoView({ block: "center", behavior: "instant" }));
-  await page.click(selector);
-}
 
 async function order(page, dish, count, { conversation } = {}) {
   await page.$eval("#order-form", (form, dish, count) => {
@@ -308,9 +233,7 @@ onPage("a second tab shows what the first one does, and keeps its own focus and 
 
 onPage("320 pixels wide: nothing sticks out, and everything can be reached", async (page) => {
   await resize(page, 320, 640);
-  const fits = async (when) => assert.deepEqual(await page.$$eval("html, .scroll, #log", (boxes) => boxes
-    .filter((box) => box.scrollWidth > box.clientWidth)
-    .map((box) => `${box.id || box.className || box.localName}: ${box.scrollWidth} in ${box.clientWidth}`)), [], when);
+  const fits = async (when) => assert.deepEqual(await sticksOut(page), [], when);
   await fits("at first");
   await order(page, "x".repeat(120), 99);
   await onTray(page);
