@@ -267,7 +267,8 @@ impl Transaction {
     async fn look(&self, verb: &Rc<Verb>, call: u64, changes: &mut Changes, is_first: bool) -> Outcome<Answer> {
         // What was read for an earlier call may have changed since.
         changes.forget_unchanged();
-        let mode = if is_first { Mode::ReadWrite } else { Mode::ReadOnly };
+        // The mark of an attempt is for tabs that die; a machine that dies may take it along.
+        let mode = if is_first { Mode::Relaxed } else { Mode::ReadOnly };
         let mut begun = None;
         let attempt = transact(&*self.core.host.store, &VIEWED, mode, async |tx| {
             self.core.check_database(tx).await?;

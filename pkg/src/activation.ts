@@ -15,6 +15,8 @@ const SLOW = 15_000;
 const FIRST_PAUSE = 1_000;
 const LONGEST_PAUSE = 60_000;
 
+/** From so many rollbacks of one message on there is a pause before the next attempt. */
+const POISON = 5;
 const FINALLY = ["error-queue", "retry-forever", "rollback"] as const;
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
 
@@ -228,6 +230,10 @@ export class ReaderPool implements Activation {
   /** Nobody's fault but the storage's: nothing is taken for a while, longer each time. */
   #trouble(error: unknown): void {
     fire(this.#owner.events, "critical-error", { source: "recovery", error });
+    this.#backOff();
+  }
+
+  #backOff(): void {
     this.#troubledUntil = Date.now() + Math.min(FIRST_PAUSE * 2 ** this.#failures, LONGEST_PAUSE);
     this.#failures = Math.min(this.#failures + 1, 16);
   }
@@ -329,6 +335,8 @@ export class ReaderPool implements Activation {
     }
     if (failure.kind === "later") this.#postponed.add(message.conversationHandle);
     if (recovered.next === "immediate") return true;
+    // Where nothing switches the queue off, nothing else would ever make it pause.
+    if (recovered.next === "rollback" && recovered.attempts >= POISON) this.#backOff();
     this.#failed += 1;
     return false;
   }

@@ -32,6 +32,8 @@ pub enum Mode {
     ReadOnly,
     /// Has its stores for itself, over all tabs.
     ReadWrite,
+    /// The same, and its commit need not wait for the disk: what it writes may go with a crash of the whole machine.
+    Relaxed,
 }
 
 /// What a commit waits for.

@@ -117,6 +117,24 @@ inPage("a batch that fails is handed over one at a time: only the bad one waits"
   h.equal([handled, failed, remaining], [3, 1, 2]);
 });
 
+inPage("finally rollback: five failures switch the queue off; without poison handling it pauses instead of running hot", async (h) => {
+  const broker = await h.openShop();
+  await h.order(broker, 1);
+  let calls = 0;
+  const work = () => {
+    calls += 1;
+    throw new Error("bad");
+  };
+  const options = { recoverability: { finally: "rollback" } };
+  h.equal(await broker.drain("kitchen", work, options), { handled: 0, failed: 5, remaining: 1 });
+  h.equal([calls, (await broker.queues()).find(({ name }) => name === "kitchen").isReceiveEnabled], [5, false]);
+  await broker.alterQueue("kitchen", { status: "on", poisonMessageHandling: false });
+  await broker.receive("kitchen");
+  await h.order(broker, 1);
+  calls = 0;
+  h.equal([(await broker.drain("kitchen", work, options)).remaining, calls], [1, 5]);
+});
+
 inPage("RetryLater: not counted, its conversation waits, others go on, at once when online", async (h, pb) => {
   const broker = await h.openShop();
   let isOnline = false;

@@ -73,7 +73,7 @@ impl Store for JournalStore {
     fn begin<'a>(&'a self, scope: &'a [StoreName], mode: Mode) -> LocalBoxFuture<'a, Result<Box<dyn Session>>> {
         async move {
             let inner = self.inner.begin(scope, mode).await?;
-            let is_event = mode == Mode::ReadWrite && scope.contains(&StoreName::Conversations);
+            let is_event = mode != Mode::ReadOnly && scope.contains(&StoreName::Conversations);
             let live = Live::new(&self.journal);
             let session: Box<dyn Session> = Box::new(JournalSession {
                 inner,

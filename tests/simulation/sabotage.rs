@@ -120,7 +120,7 @@ impl Store for BrokenStore {
                 inner,
                 saboteur: Rc::clone(&self.saboteur),
                 tab: self.tab,
-                is_commit: mode == Mode::ReadWrite && scope.contains(&StoreName::Conversations),
+                is_commit: mode != Mode::ReadOnly && scope.contains(&StoreName::Conversations),
                 commits: Rc::clone(&self.commits),
                 changes: RefCell::default(),
             });

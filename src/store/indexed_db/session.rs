@@ -40,7 +40,7 @@ impl IndexedDbSession {
         let (running, outcome) = match mode {
             // Its requests tell all there is to know.
             Mode::ReadOnly => (Rc::new(Running::new(transaction)), None),
-            Mode::ReadWrite => {
+            Mode::ReadWrite | Mode::Relaxed => {
                 let (running, outcome) = connection.transactions.follow(transaction);
                 (running, Some(outcome))
             }

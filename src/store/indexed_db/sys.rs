@@ -41,25 +41,35 @@ pub(super) struct TransactionArguments {
     read_only: JsValue,
     read_write: JsValue,
     options: JsValue,
+    relaxed: JsValue,
 }
 
 impl TransactionArguments {
     pub(super) fn new(durability: Durability) -> Self {
-        let options = Object::new();
-        let durability = match durability {
-            Durability::Strict => "strict",
-            Durability::Relaxed => "relaxed",
+        let options = |durability: Durability| {
+            let options = Object::new();
+            let durability = match durability {
+                Durability::Strict => "strict",
+                Durability::Relaxed => "relaxed",
+            };
+            set(&options, "durability", &durability.into());
+            options.into()
         };
-        set(&options, "durability", &durability.into());
-        Self { read_only: "readonly".into(), read_write: "readwrite".into(), options: options.into() }
+        Self {
+            read_only: "readonly".into(),
+            read_write: "readwrite".into(),
+            options: options(durability),
+            relaxed: options(Durability::Relaxed),
+        }
     }
 
     pub(super) fn begin(&self, database: &IdbDatabase, scope: &Array, mode: Mode) -> Result<IdbTransaction, JsValue> {
-        let mode = match mode {
-            Mode::ReadOnly => &self.read_only,
-            Mode::ReadWrite => &self.read_write,
+        let (mode, options) = match mode {
+            Mode::ReadOnly => (&self.read_only, &self.options),
+            Mode::ReadWrite => (&self.read_write, &self.options),
+            Mode::Relaxed => (&self.read_write, &self.relaxed),
         };
-        database.unchecked_ref::<Transactional>().transaction(scope, mode, &self.options)
+        database.unchecked_ref::<Transactional>().transaction(scope, mode, options)
     }
 }
 

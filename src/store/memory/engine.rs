@@ -177,7 +177,7 @@ impl State {
 
 impl Transaction {
     fn blocks(&self, later: &Self) -> bool {
-        (self.mode == Mode::ReadWrite || later.mode == Mode::ReadWrite)
+        (self.mode != Mode::ReadOnly || later.mode != Mode::ReadOnly)
             && self.scope.iter().any(|store| later.scope.contains(store))
     }
 }

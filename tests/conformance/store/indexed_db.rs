@@ -146,12 +146,20 @@ async_test! { async fn durability_reaches_the_transaction_and_commit_is_asked_fo
         "commit",
         "original => function () { globalThis.commits = (globalThis.commits ?? 0) + 1; return original.call(this); }",
     );
-    for (durability, expected) in [(Durability::Strict, "strict"), (Durability::Relaxed, "relaxed")] {
+    for (durability, mode, expected) in [
+        (Durability::Strict, Mode::ReadWrite, "strict"),
+        (Durability::Strict, Mode::Relaxed, "relaxed"),
+        (Durability::Relaxed, Mode::ReadWrite, "relaxed"),
+    ] {
         let name = random_name();
         let options = IndexedDbOptions { durability, ..IndexedDbOptions::default() };
         let store = IndexedDbStore::open(&name, options).await.expect("IndexedDB opens");
         js("globalThis.commits = 0;");
-        put(&store, QUEUES, 1_u32, "written").await.expect("the put commits");
+        let written = transact(&store, &[QUEUES], mode, async |tx| {
+            tx.put(QUEUES, 1_u32.into(), "written".into());
+            Ok(())
+        });
+        written.await.expect("the put commits");
         assert_eq!(js("return globalThis.lastTransaction.durability;").as_string().as_deref(), Some(expected));
         assert_eq!(js("return globalThis.commits;").as_f64(), Some(1.0));
         remove(&name).await;
