@@ -10,19 +10,18 @@ use num_traits::ToPrimitive;
 use crate::arrival;
 use crate::body::Value;
 use crate::clock::Instant;
-use crate::conversation::State;
+use crate::conversation::{Conversation, State};
 use crate::definitions::ERROR_QUEUE;
-use crate::ids::SideId;
+use crate::ids::{Decoded, Role, SideId, text};
 use crate::lane::{self, Lane, LaneKey, ROLE};
 use crate::message::{self, Class, Row, Run, system};
 use crate::notice::Failed;
 use crate::reading::read_row;
 use crate::record::{self, Fields, Read};
 use crate::recoverability::{self, Failure, Next, Recovered, Retry, Thrown};
-use crate::stop::{Outcome, pass_over};
+use crate::stop::{Outcome, Stop, pass_over};
 use crate::store::{Key, StoreName};
-use crate::turn::Turn;
-use crate::verbs::{Take, TakenRun};
+use crate::verbs::{Take, TakenRun, end_lane};
 use crate::work::Work;
 
 /// So many messages are looked at in one storage transaction.
@@ -168,18 +167,24 @@ pub(crate) fn bury(work: &mut Work<'_>, unread: Unread, attempts: u64, failure: 
     Ok(())
 }
 
-/// Puts a message whose order does not matter into a lane of its own, where it waits and holds up nobody.
-pub(crate) fn step_aside(work: &mut Work<'_>, unread: Unread, retry: Retry, retry_at: Option<Instant>) -> Outcome<()> {
-    let Some(conversation) = work.conversation(unread.id.conversation)? else { return Ok(()) };
-    let Some((service, priority)) = conversation.side(ROLE).map(|side| (side.service, side.priority)) else {
-        return Ok(());
-    };
+/// Puts a message whose order does not matter into a lane of its own, where it waits and holds up nobody. Gives the lane's handle.
+pub(crate) fn step_aside(
+    work: &mut Work<'_>,
+    unread: Unread,
+    retry: Retry,
+    retry_at: Option<Instant>,
+) -> Outcome<Rc<str>> {
+    let conversation = work.conversation(unread.id.conversation)?;
+    let lane = conversation.as_ref().and_then(|conversation| Some((conversation, conversation.side(ROLE)?)));
+    let Some((conversation, side)) = lane else { return Ok("".into()) };
+    let (service, priority) = (side.service, side.priority);
     unread.take(work)?;
     let mut lane = Lane::of_one(work, (service, conversation.service(ROLE)), priority, None)?;
     arrival::arrive(work, &mut lane, ROLE, vec![unread.row], false)?;
-    let id = lane.id_of(ROLE);
+    let (id, handle) = (lane.id_of(ROLE), lane.handle(ROLE));
     work.save(lane);
-    recoverability::keep(work, id, Retry { row: (Class::Received, 0), ..retry }, retry_at)
+    recoverability::keep(work, id, Retry { row: (Class::Received, 0), ..retry }, retry_at)?;
+    Ok(handle)
 }
 
 /// Which messages of the error queue.
@@ -211,7 +216,7 @@ impl FailedFilter {
 pub(crate) struct Unbury {
     pub(crate) filter: FailedFilter,
     pub(crate) discard: bool,
-    /// Behind this turn.
+    /// Behind this lane.
     pub(crate) after: Option<Key>,
     /// At most so many.
     pub(crate) limit: u64,
@@ -230,76 +235,118 @@ impl Unbury {
         work.after_others()?;
         let queue = work.look_up(|catalog| catalog.queue(ERROR_QUEUE))?;
         work.queue(queue.number)?;
-        let range = Turn::of_queue(queue.number);
+        let service = work.look_up(|catalog| catalog.service(ERROR_QUEUE))?.number;
         let range = match &self.after {
-            Some(after) => range.behind(after.clone()),
-            None => range,
+            Some(after) => lane::names_of(service).behind(after.clone()),
+            None => lane::names_of(service),
         };
-        let turns = work.read_range(StoreName::Turns, range, Some(PAGE), Turn::read)?;
-        work.need(turns.iter().map(|turn| turn.side.conversation), [])?;
-        let is_last = message::count(turns.len()) < u64::from(PAGE);
+        let numbers = work.read_range(StoreName::Members, range.clone(), Some(PAGE), lane::named)?;
+        let last = work.get_keys(StoreName::Members, range, Some(PAGE))?.last().and_then(Key::from_value);
+        let candidates = self.candidates(work, &numbers)?;
+        read_targets_ahead(work, &candidates)?;
         let mut unburied = Unburied::default();
         let mut problem = None;
-        for turn in &turns {
+        for candidate in candidates {
             if unburied.count == self.limit {
                 return Ok(unburied);
             }
-            let done = pass_over(self.one(work, turn), &mut problem)?.unwrap_or(false);
-            unburied.count += u64::from(done);
+            unburied.count += u64::from(pass_over(self.one(work, candidate), &mut problem)?.unwrap_or(false));
         }
-        unburied.next = turns.last().filter(|_| !is_last).map(Turn::key);
+        unburied.next = last.filter(|_| message::count(numbers.len()) == u64::from(PAGE));
         Ok(unburied)
     }
 
-    fn one(&self, work: &mut Work<'_>, turn: &Turn) -> Outcome<bool> {
-        let Some(conversation) = work.conversation(turn.side.conversation)? else { return Ok(false) };
+    /// Those that are meant and can be read. What they need is read together.
+    fn candidates(&self, work: &mut Work<'_>, numbers: &[u64]) -> Outcome<Vec<Candidate>> {
+        work.need(numbers.iter().copied(), [])?;
+        let (mut candidates, mut problem, mut is_missing) = (Vec::new(), None, false);
+        for number in numbers {
+            match self.candidate(work, *number) {
+                Err(Stop::Missing) => is_missing = true,
+                candidate => candidates.extend(pass_over(candidate, &mut problem)?.flatten()),
+            }
+        }
+        if is_missing { Err(Stop::Missing) } else { Ok(candidates) }
+    }
+
+    fn candidate(&self, work: &mut Work<'_>, number: u64) -> Outcome<Option<Candidate>> {
+        let Some(conversation) = work.conversation(number)? else { return Ok(None) };
         let failed = conversation.lane.as_ref().and_then(|lane| lane.failed.clone());
-        let Some(failed) = failed.filter(|failed| self.filter.has(failed)) else { return Ok(false) };
-        let first = conversation.side(ROLE).map_or(0, |side| side.cursor);
-        let unread = Unread::read(work, turn.side, (Class::Received, first))?;
-        let id = crate::ids::text(unread.row.id);
+        let unread = conversation.side(ROLE).filter(|side| side.cursor < side.visible_end()).map(|side| side.cursor);
+        let (Some(failed), Some(first)) = (failed.filter(|failed| self.filter.has(failed)), unread) else {
+            return Ok(None);
+        };
+        let unread = Unread::read(work, conversation.id_of(ROLE), (Class::Received, first))?;
+        let is_meant = self.filter.message_id.as_ref().is_none_or(|wanted| **wanted == *text(unread.row.id));
+        Ok(is_meant.then_some(Candidate { number, failed, row: unread.row }))
+    }
+
+    fn one(&self, work: &mut Work<'_>, Candidate { number, failed, row }: Candidate) -> Outcome<bool> {
+        let Some(conversation) = work.conversation(number)? else { return Ok(false) };
         // Somebody may be at work on it.
-        if self.filter.message_id.as_ref().is_some_and(|wanted| *wanted != id) || !work.try_lock(&turn.group)? {
+        if !work.try_lock(&conversation.group(ROLE))? {
             return Ok(false);
         }
-        if !self.discard && !give_back(work, &failed, &unread.row)? {
+        if self.discard {
+            end_lane(work, conversation, 0, true)?;
+            return Ok(true);
+        }
+        let Some((mut target, role)) = source(work, &failed)? else {
+            let handle = Rc::clone(&failed.handle);
             work.changes.notice.failed.push(Failed {
-                message_id: id,
+                message_id: text(row.id),
                 queue: Rc::clone(&failed.queue),
-                handle: Rc::clone(&failed.handle),
+                handle: Rc::clone(&handle),
                 error: failed.error.clone(),
-                recovered: Recovered { attempts: failed.attempts, next: Next::ErrorQueue, retry_at: None },
+                recovered: Recovered { attempts: failed.attempts, next: Next::ErrorQueue, retry_at: None, handle },
             });
             return Ok(false);
-        }
-        work.count(turn.service, |counters| counters.ready = counters.ready.saturating_sub(1))?;
-        lane::remove(work, conversation)?;
+        };
+        end_lane(work, conversation, 0, true)?;
+        arrival::give_back(work, &mut target, role, row, failed.sequence)?;
+        work.save(target);
         Ok(true)
     }
 }
 
-/// Puts a message back to where it failed. Gives whether that is still there.
-fn give_back(work: &mut Work<'_>, failed: &FailedAt, row: &Row) -> Outcome<bool> {
-    let (mut conversation, role) = match &failed.lane {
-        Some((key, priority)) => {
-            let Ok(service) = work.look_up(|catalog| catalog.service(&failed.queue)) else { return Ok(false) };
-            let lane = Lane { service: service.number, priority: *priority, key: key.clone() };
-            let lane = match key {
-                LaneKey::Own(_) => Lane::of_one(work, (service.number, &service.name), *priority, None)?,
-                _ => lane.open(work, &service.name)?,
-            };
-            (lane, ROLE)
-        }
-        None => match work.find(&failed.handle)? {
-            Some((conversation, role))
-                if conversation.side(role).is_some_and(|side| side.state != State::DisconnectedOutbound) =>
-            {
-                (conversation, role)
-            }
-            _ => return Ok(false),
-        },
+/// A message of the error queue that may leave it.
+struct Candidate {
+    /// Of its conversation there.
+    number: u64,
+    failed: Rc<FailedAt>,
+    row: Row,
+}
+
+/// Reads where they go, all at once.
+fn read_targets_ahead(work: &mut Work<'_>, candidates: &[Candidate]) -> Outcome<()> {
+    let handles = candidates.iter().filter(|candidate| candidate.failed.lane.is_none());
+    let sides = handles.filter_map(|candidate| Decoded::parse(&candidate.failed.handle));
+    work.need(sides.map(|decoded| decoded.side.conversation).collect::<Vec<_>>(), [])?;
+    let lanes = candidates.iter().filter_map(|candidate| lane_of(work, &candidate.failed).map(|(lane, _)| lane));
+    let lanes: Vec<Lane> = lanes.collect();
+    Lane::read_ahead(work, lanes.iter())
+}
+
+/// The lane that a message failed in, and the name of its service; `None`: it was none, or its queue is gone.
+fn lane_of(work: &Work<'_>, failed: &FailedAt) -> Option<(Lane, Rc<str>)> {
+    let (key, priority) = failed.lane.as_ref()?;
+    let service = work.catalog.service(&failed.queue).ok()?;
+    let lane = Lane { service: service.number, priority: *priority, key: key.clone() };
+    Some((lane, Rc::clone(&service.name)))
+}
+
+/// Where a message failed; `None`: that is gone. The definitions are the present ones: the error queue's record has been read.
+fn source(work: &mut Work<'_>, failed: &FailedAt) -> Outcome<Option<(Box<Conversation>, Role)>> {
+    if failed.lane.is_some() {
+        let Some((lane, name)) = lane_of(work, failed) else { return Ok(None) };
+        let conversation = match lane.key {
+            LaneKey::Own(_) => Lane::of_one(work, (lane.service, &name), lane.priority, None)?,
+            _ => lane.open(work, &name)?,
+        };
+        return Ok(Some((conversation, ROLE)));
+    }
+    let is_there = |(conversation, role): &(Box<Conversation>, Role)| {
+        conversation.side(*role).is_some_and(|side| side.state != State::DisconnectedOutbound)
     };
-    arrival::give_back(work, &mut conversation, role, row.clone(), failed.sequence)?;
-    work.save(conversation);
-    Ok(true)
+    Ok(work.find(&failed.handle)?.filter(is_there))
 }

@@ -19,7 +19,7 @@ use crate::poison;
 use crate::record::{self, Fields, Read, Unreadable};
 use crate::recoverability;
 use crate::stop::{Outcome, Stop};
-use crate::store::{Change, Key, StoreName};
+use crate::store::{Change, Key, Range, StoreName};
 use crate::sweep;
 use crate::work::Work;
 
@@ -191,6 +191,11 @@ impl Lane {
         work.write(Change::Put(StoreName::Members, self.name(), record));
         Ok(conversation)
     }
+}
+
+/// The records that name the lanes of a service.
+pub(crate) fn names_of(service: u32) -> Range {
+    Range::prefix(vec!["l".into(), service.into()])
 }
 
 /// The number of the conversation in a record.

@@ -65,7 +65,7 @@ pub(crate) fn count(work: &mut Work<'_>, id: SideId, attempt: Attempt) -> Outcom
         trial.rollbacks += 1;
         work.count(service, |counters| counters.tried(before.rollbacks, trial.rollbacks))?;
     }
-    let is_poison = trial.rollbacks >= ROLLBACKS || trial.unfinished > UNFINISHED;
+    let is_poison = attempt != Attempt::Withdrawn && (trial.rollbacks >= ROLLBACKS || trial.unfinished > UNFINISHED);
     if is_poison && queue.poison_message_handling && queue.receive_enabled {
         if attempt == Attempt::Begun {
             // It does not begin.
@@ -144,7 +144,7 @@ impl Attempts {
         core.keep_catalog(begun.catalog);
         core.announce(&begun.notice);
         let text = format!(
-            "The queue was switched off: {UNFINISHED} attempts in a row to handle the next messages of one conversation have begun and never ended. Look at them with select, mend the handler or END the conversation, then switch the queue on with alterQueue."
+            "The queue was switched off: {ROLLBACKS} attempts in a row to handle the next messages of one conversation have failed, or {UNFINISHED} have begun and never ended. Look at them with select, mend the handler or END the conversation, then switch the queue on with alterQueue."
         );
         Err(Error::new(ErrorCode::QueueDisabled, text).with("reason", "poison"))
     }

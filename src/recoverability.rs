@@ -117,7 +117,7 @@ impl Next {
 }
 
 /// What became of a failure.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Recovered {
     /// Attempts that have failed so far.
     pub attempts: u64,
@@ -125,6 +125,8 @@ pub struct Recovered {
     pub next: Next,
     /// When, if it is later.
     pub retry_at: Option<Instant>,
+    /// The endpoint that has the message now, and waits if it does: a message without order waits in one of its own.
+    pub handle: Rc<str>,
 }
 
 /// What handlers have made of the row that is the first of its side.
@@ -160,7 +162,7 @@ impl Recover {
         for side in &self.attempts {
             poison::count(work, *side, if is_counted { Attempt::Failed } else { Attempt::Withdrawn })?;
         }
-        let nothing = Recovered { attempts: 0, next: Next::Rollback, retry_at: None };
+        let nothing = Recovered { attempts: 0, next: Next::Rollback, retry_at: None, handle: "".into() };
         let Some(mut conversation) = work.conversation(self.id.conversation)? else { return Ok(nothing) };
         let handle = conversation.handle(self.id.role);
         // Somebody has received it, or ENDed the conversation: there is nothing left to try.
@@ -171,7 +173,8 @@ impl Recover {
         let mut retry = known.unwrap_or(Retry { row: self.row, attempts: 0, postponed: 0, until: None, error: None });
         retry.error = Some(Rc::clone(&self.failure.error.message));
         let (mut next, mut wait) = self.decide(&mut retry);
-        let is_loose = conversation.lane.as_ref().is_some_and(|lane| lane.key.is_loose());
+        let is_loose =
+            self.row.0 == Class::Received && conversation.lane.as_ref().is_some_and(|lane| lane.key.is_loose());
         work.save(conversation);
         let mut moved = None;
         if next == Next::ErrorQueue || (is_loose && wait.is_some()) {
@@ -182,10 +185,17 @@ impl Recover {
                 moved = Some(unread);
             }
         }
-        let recovered = Recovered { attempts: retry.attempts, next, retry_at: wait.map(|wait| work.now + wait) };
+        let mut recovered = Recovered {
+            attempts: retry.attempts,
+            next,
+            retry_at: wait.map(|wait| work.now + wait),
+            handle: Rc::clone(&handle),
+        };
         match (moved, next) {
             (Some(unread), Next::ErrorQueue) => error_queue::bury(work, unread, retry.attempts, &self.failure)?,
-            (Some(unread), _) => error_queue::step_aside(work, unread, retry, recovered.retry_at)?,
+            (Some(unread), _) => {
+                recovered.handle = error_queue::step_aside(work, unread, retry, recovered.retry_at)?;
+            }
             (None, _) => keep(work, self.id, retry, recovered.retry_at)?,
         }
         work.changes.notice.failed.push(Failed {
@@ -193,7 +203,7 @@ impl Recover {
             queue: Rc::clone(&self.failure.queue),
             handle,
             error: self.failure.error.clone(),
-            recovered,
+            recovered: recovered.clone(),
         });
         work.changes.notice.touch(&self.failure.queue);
         Ok(recovered)
@@ -263,6 +273,8 @@ pub(crate) fn keep(work: &mut Work<'_>, id: SideId, mut retry: Retry, retry_at: 
         None => None,
     };
     side.retry = Some(Box::new(retry));
+    // Its turn changes: whoever remembers the line is to see that by the queue's record.
+    work.count(side.service, |_| {})?;
     work.save(conversation);
     Ok(())
 }

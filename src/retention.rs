@@ -47,8 +47,15 @@ fn bound_queue(work: &mut Work<'_>, queue: &QueueDefinition, is_bound: bool, due
     let excess = queue.max_rows.filter(|_| is_bound).map_or(0, |most| retained.saturating_sub(most));
     let mut next = None;
     if retained > 0 && (excess > 0 || max_age.is_some()) {
-        let oldest = drop_oldest(work, queue, excess, max_age.map(|age| work.now - age))?;
-        next = max_age.zip(oldest).map(|(age, oldest)| (oldest + age).max(work.now + age / PART));
+        let effects = work.changes.effects;
+        let left = drop_oldest(work, queue, excess, max_age.map(|age| work.now - age))?;
+        next = max_age.and_then(|age| match left {
+            Left::Row(oldest) => Some((oldest + age).max(work.now + age / PART)),
+            // It goes on at once as long as it gets anywhere.
+            Left::Unseen if work.changes.effects > effects => Some(work.now),
+            Left::Unseen => Some(work.now + age / PART),
+            Left::Nothing => None,
+        });
     }
     // One that is set already may be a little early.
     if next.is_some() && due.is_some_and(|due| due > work.now && next.is_some_and(|next| due <= next)) {
@@ -97,13 +104,22 @@ impl Line {
     }
 }
 
-/// Drops `excess` rows, and those from before a time, the oldest first. Gives the time of the oldest that stays; `None`: none that was found.
+/// What is left when the oldest have gone.
+enum Left {
+    /// A row of this time is the oldest that stays.
+    Row(Instant),
+    /// As many runs as one commit may were looked through.
+    Unseen,
+    Nothing,
+}
+
+/// Drops `excess` rows, and those from before a time, the oldest first.
 fn drop_oldest(
     work: &mut Work<'_>,
     queue: &QueueDefinition,
     mut excess: u64,
     before: Option<Instant>,
-) -> Outcome<Option<Instant>> {
+) -> Outcome<Left> {
     let services: Vec<u32> = work.catalog.services_on(queue.number).map(|service| service.number).collect();
     let mut lines: Vec<Line> = services.into_iter().map(Line::new).collect();
     let mut pages = PAGES;
@@ -114,10 +130,14 @@ fn drop_oldest(
                 next = if next.is_none_or(|(_, other)| order < other) { Some((index, order)) } else { next };
             }
         }
-        let Some((index, _)) = next else { return Ok(None) };
-        let Some(run) = lines.get_mut(index).and_then(|line| line.runs.pop_front()) else { return Ok(None) };
+        // One that has no run in hand may have older ones than the others.
+        if lines.iter().any(|line| line.runs.is_empty() && !line.is_complete) {
+            return Ok(Left::Unseen);
+        }
+        let run = next.and_then(|(index, _)| lines.get_mut(index)?.runs.pop_front());
+        let Some(run) = run else { return Ok(Left::Nothing) };
         if let Some(stays) = drop_of_run(work, &run, &mut excess, before)? {
-            return Ok(Some(stays));
+            return Ok(Left::Row(stays));
         }
     }
 }

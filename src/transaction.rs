@@ -247,19 +247,26 @@ impl Transaction {
         }
         let is_open = self.check_open();
         self.return_state(state);
+        if matches!(self.phase.get(), Phase::Over | Phase::Closed) {
+            // It ended while this call was under way, which may have taken a group since.
+            self.core.locks.release(self.number);
+        }
         is_open.and(outcome)
     }
 
     async fn attempt(&self, verb: &Rc<Verb>, call: u64, changes: &mut Changes) -> Outcome<Answer> {
         let is_first = self.attempts.may_begin(&self.core, verb);
         let taken = changes.taken.clone();
-        match self.look(verb, call, changes, is_first).await {
+        let outcome = self.look(verb, call, changes, is_first).await;
+        let Err(stop) = outcome else { return outcome };
+        // What was read with it was not received.
+        changes.taken = taken;
+        match stop {
             // Where there is no room for the mark of an attempt, receiving is what makes room.
-            Err(Stop::Failed(error)) if is_first && error.code() == ErrorCode::QuotaExceeded => {
-                changes.taken = taken;
+            Stop::Failed(error) if is_first && error.code() == ErrorCode::QuotaExceeded => {
                 self.look(verb, call, changes, false).await
             }
-            outcome => outcome,
+            stop => Err(stop),
         }
     }
 

@@ -1,11 +1,11 @@
 // Activation: readers start while there is work, one group and one transaction each. What a failure means is decided by the wasm side.
 import { abortSignal, amount, oneOf, options, text, whole } from "./check.js";
-import { openRaw, reasonOf, type Core } from "./core.js";
+import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
 import { BrokerError, invalid, isBrokerError, reading } from "./errors.js";
 import { fire } from "./events.js";
 import { failureOf, workOf, type Work } from "./handlers.js";
 import { expand } from "./messages.js";
-import type { RawRecoverability, RawRecovered } from "./raw.js";
+import type { RawDecision, RawRecoverability } from "./raw.js";
 import { UnitOfWork } from "./transaction.js";
 import type { Activation, ActivationOptions } from "./types/activation.js";
 import type { Message } from "./types/messages.js";
@@ -98,7 +98,6 @@ export class ReaderPool implements Activation {
       globalThis.removeEventListener?.("online", online);
       settings.signal?.removeEventListener("abort", stop);
       owner.activations.delete(this);
-      this.#rest(this.#idlers);
     });
     this.done.catch(() => {});
   }
@@ -122,9 +121,13 @@ export class ReaderPool implements Activation {
 
   async drained(): Promise<Drained> {
     await this.done;
-    const remaining = await openRaw(this.#owner.core).count(this.queue, { status: [1] });
+    const { core } = this.#owner;
+    const remaining = await openRaw(core).count(this.queue, { status: [1] }).catch(rethrowOf(core));
     return { handled: this.#handled, failed: this.#failed, remaining };
   }
+
+  /** The broker is closed: it finds out at once. */
+  close(): void { this.#wake(); }
 
   #stop(): void {
     this.#stopping = true;
@@ -328,12 +331,12 @@ export class ReaderPool implements Activation {
   /** Counts a failure. Gives whether the message is to be tried again at once. */
   async #isToBeTriedAgain(unit: UnitOfWork, message: Message, reason: unknown): Promise<boolean> {
     const failure = failureOf(reason, message, this.queue, this.#owner.core.name);
-    const recovered: RawRecovered | null = await unit.recover(failure, this.#settings.policy, reason);
+    const recovered: RawDecision | null = await unit.recover(failure, this.#settings.policy, reason);
     if (recovered === null) {
       this.#trouble(reason);
       return false;
     }
-    if (failure.kind === "later") this.#postponed.add(message.conversationHandle);
+    if (failure.kind === "later") this.#postponed.add(recovered.handle);
     if (recovered.next === "immediate") return true;
     // Where nothing switches the queue off, nothing else would ever make it pause.
     if (recovered.next === "rollback" && recovered.attempts >= POISON) this.#backOff();
@@ -344,7 +347,11 @@ export class ReaderPool implements Activation {
   async #online(): Promise<void> {
     const handles = [...this.#postponed];
     this.#postponed.clear();
-    if (handles.length > 0) await openRaw(this.#owner.core).resume(handles).catch(() => {});
+    try {
+      if (handles.length > 0) await openRaw(this.#owner.core).resume(handles);
+    } catch {
+      // Their time comes anyway.
+    }
   }
 }
 

@@ -40,7 +40,7 @@ export class PocketBroker extends Target implements Broker {
     super();
     this.name = name;
     this.instanceId = raw.instanceId;
-    const core: Core = { name, raw, maxMessageBytes, validators: raw.validators, storesBlobs: undefined, activations: 0, closed: undefined };
+    const core: Core = { name, raw, maxMessageBytes, validators: raw.validators, storesBlobs: undefined, activations: 0, closed: undefined, readers: (queue) => this.#readers(queue) };
     this.#core = core;
     this.#owner = { core, open: this.#open, events: this as unknown as EventTarget, activations: new Set() };
     this.#views = new ViewCalls(core, () => this.#verbs);
@@ -147,6 +147,11 @@ export class PocketBroker extends Target implements Broker {
       const error = closedError(this.#core);
       unit.stop(error, error);
     }
+    for (const activation of this.#owner.activations) activation.close();
+  }
+
+  #readers(queue: string): number {
+    return [...this.#owner.activations].reduce((sum, activation) => sum + (activation.queue === queue ? activation.readers : 0), 0);
   }
 
   #announce(): void {
@@ -171,13 +176,7 @@ export class PocketBroker extends Target implements Broker {
 
   select<B = any>(queue: string, filter?: RowFilter): Rows<Message<B>> { return this.#views.select<B>(queue, filter); }
   count(queue: string, filter?: RowFilter): Promise<number> { return this.#views.count(queue, filter); }
-  async queues(): Promise<QueueInfo[]> {
-    const queues = await this.#views.queues();
-    for (const { queue, readers } of this.#owner.activations) {
-      for (const info of queues) if (info.name === queue) info.readers += readers;
-    }
-    return queues;
-  }
+  queues(): Promise<QueueInfo[]> { return this.#views.queues(); }
   conversation(conversation: ConversationRef): ReturnType<Views["conversation"]> { return this.#views.conversation(conversation); }
   conversations(filter?: Parameters<Views["conversations"]>[0]): Rows<ConversationEndpoint> { return this.#views.conversations(filter); }
   groups(filter?: Parameters<Views["groups"]>[0]): Rows<ConversationGroup> { return this.#views.groups(filter); }

@@ -15,6 +15,8 @@ export interface Core {
   activations: number;
   /** Why it is closed; undefined while it is open. */
   closed: CloseReason | undefined;
+  /** How many readers of a queue its activations run now. */
+  readonly readers: (queue: string) => number;
 }
 
 const WHY: Readonly<Record<CloseReason, string>> = {

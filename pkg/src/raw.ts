@@ -48,6 +48,8 @@ export interface RawFailure {
 }
 export interface RawRecoverability { immediateRetries?: number; delayedRetries?: number; timeIncrease?: number; finally?: "error-queue" | "retry-forever" | "rollback" }
 export interface RawRecovered { attempts: number; next: BrokerEvents["message-failed"]["next"]; retryAt: number | null }
+/** `handle`: the endpoint that waits now. */
+export interface RawDecision extends RawRecovered { handle: string }
 export interface RawEnd { error?: { code: number; description: string }; cleanup?: boolean; archive?: boolean }
 
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
@@ -129,7 +131,7 @@ export interface RawTransaction extends RawVerbs {
   /** `code`: of the broker error that the work failed with. */
   fail(code?: string): Promise<void>;
   /** null: not the message's fault, nothing was counted. */
-  recover(failure: RawFailure, policy: RawRecoverability): Promise<RawRecovered | null>;
+  recover(failure: RawFailure, policy: RawRecoverability): Promise<RawDecision | null>;
   rollback(): void;
   readonly isOpen: boolean;
 }

@@ -44,9 +44,9 @@ export class ViewCalls implements Views {
   }
 
   failed(filter?: unknown): ReturnType<Views["failed"]> {
-    return this.#rows(() => failedFilter(filter), async (raw, given, token, all, one) => {
+    return this.#rows(() => failedFilter(filter), async (raw, given, token, all) => {
       const [inner, left] = (token ?? [null, given.limit ?? Infinity]) as [unknown, number];
-      const page = await raw.select(ERROR_QUEUE, {}, inner, all || one);
+      const page = await raw.select(ERROR_QUEUE, {}, inner, all);
       const rows = expandFailed(page.rows).filter((row) => isMeant(row, given)).slice(0, left);
       return { rows, next: page.next == null || rows.length === left ? null : [page.next, left - rows.length] };
     }, (rows) => rows);
@@ -69,7 +69,7 @@ export class ViewCalls implements Views {
   }
 
   queues(): Promise<QueueInfo[]> {
-    return this.#ask((raw) => raw.queues());
+    return this.#ask(async (raw) => (await raw.queues()).map((queue) => ({ ...queue, readers: this.#core.readers(queue.name) })));
   }
 
   stats(): Promise<BrokerStats> {

@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::ids::SideId;
 use crate::map::Map;
 use crate::membership;
+use crate::queue::Queue;
 use crate::stop::{Outcome, Stop};
 use crate::verbs::{End, EndError, EndOptions, drop_stored};
 use crate::work::Work;
@@ -61,6 +62,9 @@ pub(crate) fn drop_queue(work: &mut Work<'_>, name: &str) -> Outcome<()> {
             "The queue \"{name}\" still has {endpoints} conversation endpoints, of its own service or left by one that was dropped. END them first; lanes with unread messages, and those that wait for their transmission, WITH CLEANUP."
         );
         return Err(in_use(text).with("queue", name).with("conversations", crate::record::float(endpoints)).into());
+    }
+    if let Some(at) = work.queue(queue.number)?.oldest_due {
+        work.drop_due(&Queue::due(queue.number, at));
     }
     let mut defining = Defining::from(&work.catalog);
     defining.drop_service(name);

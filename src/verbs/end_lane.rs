@@ -8,6 +8,7 @@ use crate::lane::{self, Place, ROLE};
 use crate::membership;
 use crate::message::{self, Class, count};
 use crate::poison::{self, Trial};
+use crate::recoverability::{self, Retry};
 use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::sweep;
@@ -15,7 +16,7 @@ use crate::work::Work;
 
 /// What was received goes, and with it the timers. What is unread begins the next lane, under another handle and in a group of its own; `all`
 /// (WITH CLEANUP) takes it as well. Nobody is at the other end to be told.
-pub(super) fn end_lane(
+pub(crate) fn end_lane(
     work: &mut Work<'_>,
     mut conversation: Box<Conversation>,
     archived: u64,
@@ -23,7 +24,7 @@ pub(super) fn end_lane(
 ) -> Outcome<EndResult> {
     let id = conversation.id_of(ROLE);
     let handle = conversation.handle(ROLE);
-    let Some(side) = conversation.side(ROLE).cloned() else { return Ok(EndResult::default()) };
+    let Some(mut side) = conversation.side(ROLE).cloned() else { return Ok(EndResult::default()) };
     if let Some(side) = conversation.side_mut(ROLE) {
         poison::settle(work, side)?;
     }
@@ -61,6 +62,14 @@ pub(super) fn end_lane(
         return Ok(EndResult { discarded, archived });
     }
 
+    // What failed was of the conversation that ends, or is unread and stays.
+    let is_gone = |retry: &&Box<Retry>| {
+        let (class, number) = retry.row;
+        class == Class::System && !returned.iter().any(|row| row.number == number)
+    };
+    if side.retry.as_ref().is_some_and(|retry| is_gone(&retry)) {
+        recoverability::forget(work, id, &mut side);
+    }
     membership::leave(work, &conversation, ROLE)?;
     delete_received(work, &conversation, &side, &returned);
     work.changes.notice.states.push((handle, "CD"));

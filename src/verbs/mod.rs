@@ -23,6 +23,7 @@ pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use dropped::drop_stored;
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
+pub(crate) use end_lane::end_lane;
 pub(crate) use enqueue::Enqueue;
 pub use enqueue::{DEDUPE_WINDOW, EnqueueOptions};
 pub(crate) use get_conversation_group::get_conversation_group;

@@ -1,6 +1,6 @@
 //! Locks over all contexts of an origin: Web Locks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_channel::oneshot;
@@ -44,11 +44,15 @@ struct Held {
     settle: Function,
     name: Rc<str>,
     releasing: Releasing,
+    /// The browser counts it as held no more: another script has stolen it.
+    is_over: Rc<Cell<bool>>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.releasing.borrow_mut().insert(Rc::clone(&self.name), Vec::new());
+        if !self.is_over.get() {
+            self.releasing.borrow_mut().insert(Rc::clone(&self.name), Vec::new());
+        }
         // The function that settles a promise throws nothing.
         let _ = self.settle.call0(&JsValue::UNDEFINED);
     }
@@ -78,13 +82,20 @@ impl WebLocks {
         let (sender, receiver) = oneshot::channel();
         let name: Rc<str> = name.into();
         let (held_name, releasing) = (Rc::clone(&name), Rc::clone(&self.releasing));
+        let is_over = Rc::new(Cell::new(false));
+        let held_is_over = Rc::clone(&is_over);
         let granted = move |lock: JsValue| {
             if lock.is_null() {
                 return JsValue::UNDEFINED;
             }
             let mut held = None;
             let until = Promise::new(&mut |settle, _| {
-                held = Some(Held { settle, name: Rc::clone(&held_name), releasing: Rc::clone(&releasing) });
+                held = Some(Held {
+                    settle,
+                    name: Rc::clone(&held_name),
+                    releasing: Rc::clone(&releasing),
+                    is_over: Rc::clone(&held_is_over),
+                });
             });
             if let Some(held) = held {
                 // If nobody waits any more, it is let go of right here.
@@ -102,6 +113,7 @@ impl WebLocks {
             spawn_local(async move {
                 // A request that was taken back rejects; that is what was wanted. One that was granted settles when the lock is free.
                 let _ = JsFuture::from(request).await;
+                is_over.set(true);
                 let waiting = releasing.borrow_mut().remove(&*name);
                 waiting.into_iter().flatten().for_each(|waiter| _ = waiter.send(()));
             });

@@ -21,7 +21,9 @@ mount! {
     d31_filters_and_limits,
     d31_system_messages_never_move,
     d31_what_comes_back_is_first_and_may_fail_again,
+    d31_what_else_its_lane_has_goes_along,
     d31_what_fails_in_the_error_queue_stays_there,
+    d31_what_waits_in_the_error_queue_can_leave_it,
     d31_what_comes_back_to_a_queue_that_is_off_waits,
     d24_a_failing_message_without_order_steps_aside,
     d24_the_end_of_a_lane_keeps_what_came_back,
@@ -149,6 +151,33 @@ async fn d31_discarding_deletes(shop: &Shop) {
     assert_eq!(discard().await, 1);
     assert_eq!(shop.rows("error").await, [""; 0]);
     assert_eq!(shop.queue("error").await.ready, 0);
+}
+
+async fn d31_what_waits_in_the_error_queue_can_leave_it(shop: &Shop) {
+    for body in ["a", "b"] {
+        shop.order(body).await;
+        buried(shop, "kitchen").await;
+        let stuck = fails_in(shop, "error", &at_once()).await;
+        assert!(stuck.retry_at.is_some());
+    }
+    assert_eq!(shop.records_in(StoreName::Due).await, 2);
+    let one = FailedFilter { limit: Some(1.0), ..FailedFilter::default() };
+    assert_eq!(shop.broker.discard_failed(&one).await.expect("it can be done"), 1);
+    assert_eq!(back(shop).await, 1);
+    assert_eq!((shop.records_in(StoreName::Due).await, shop.queue("error").await.ready), (0, 0));
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b"]);
+}
+
+async fn d31_what_else_its_lane_has_goes_along(shop: &Shop) {
+    shop.order("a").await;
+    buried(shop, "kitchen").await;
+    let handle = shop.messages("error", RowFilter::default()).await.remove(0).conversation_handle;
+    shop.timer_of(&handle, 1_000.0, "fires").await;
+    shop.timer_of(&handle, 9_000.0, "runs").await;
+    assert_eq!(shop.pass(1_000.0).await, 1);
+    assert_eq!(back(shop).await, 1);
+    assert_eq!((shop.records_in(StoreName::Due).await, shop.queue("error").await.ready), (0, 0));
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a"]);
 }
 
 async fn d31_what_fails_in_the_error_queue_stays_there(shop: &Shop) {

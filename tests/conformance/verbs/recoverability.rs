@@ -2,18 +2,21 @@
 
 use std::rc::Rc;
 
+use futures_util::future::join;
 use pocket_broker::clock::Clock;
 use pocket_broker::definitions::{QueueOptions, Status};
 use pocket_broker::error::ErrorCode;
-use pocket_broker::store::StoreName;
+use pocket_broker::store::{Fault, Operation, StoreName};
 use pocket_broker::{
     BeginDialog, Failure, FailureKind, Finally, Next, ReceiveOptions, Recoverability, Recovered, RowFilter, Thrown,
     Transaction,
 };
 
+use super::super::support::host::tick;
 use super::super::support::shop::{Shop, begin, receive, refused, show_all, to_kitchen, top_of};
 
 mount! {
+    a_call_that_outlives_its_transaction_holds_nothing,
     d35_a_commit_takes_the_attempts_away,
     d35_a_circumstance_does_not_count,
     d35_a_failure_after_a_failed_commit_counts,
@@ -265,4 +268,23 @@ async fn d35_activation_off_is_said(shop: &Shop) {
     assert_eq!(transaction.receive("kitchen", options).await.expect("it is on").len(), 1);
     assert_eq!(receive(&transaction, "counter").await, [""; 0]);
     transaction.rollback();
+}
+
+/// The transaction ends while a receive is under way: what that takes afterwards nobody would ever let go of.
+async fn a_call_that_outlives_its_transaction_holds_nothing(shop: &Shop) {
+    shop.order("m1").await;
+    let transaction = begin(shop);
+    shop.faults.plan(Operation::Commit, 1, Fault::Delay);
+    let receiving = transaction.receive("kitchen", ReceiveOptions::default());
+    let ended = async {
+        while shop.faults.held() == 0 {
+            tick().await;
+        }
+        transaction.rollback();
+        shop.faults.release();
+    };
+    let (received, ()) = join(receiving, ended).await;
+    refused(received, ErrorCode::TransactionClosed);
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1"]);
+    assert_eq!(shop.locks_held(), 0);
 }

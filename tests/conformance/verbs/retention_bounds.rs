@@ -15,6 +15,7 @@ mount! {
     bounds_come_and_go,
     copies_count_and_go_too,
     max_age_drops_what_is_too_old,
+    max_age_goes_on_where_one_commit_stops,
     max_rows_keeps_the_newest,
     rows_before_a_backlog_are_found,
     what_is_unread_stays,
@@ -175,4 +176,20 @@ async fn bounds_are_checked(shop: &Shop) {
         refused(shop.broker.alter_queue("kitchen", options).await, ErrorCode::InvalidArgument);
     }
     assert!(!shop.queue("kitchen").await.is_retention_enabled);
+}
+
+/// A commit looks through 256 runs: what is too old beyond them goes, too.
+async fn max_age_goes_on_where_one_commit_stops(shop: &Shop) {
+    bound(shop, "kitchen", None, Some(1_000.0)).await;
+    let dialog = shop.order("0").await;
+    for number in 1..270 {
+        shop.send(&dialog.initiator, "Note", &number.to_string()).await;
+    }
+    assert_eq!(shop.receive("kitchen").await.len(), 270);
+    shop.pass(5_000.0).await;
+    assert!((1..270).contains(&shop.queue("kitchen").await.retained), "one commit has done a part of it");
+    assert_eq!(shop.records_in(StoreName::Due).await, 1, "and says that there is more");
+    shop.pass(0.0).await;
+    assert_eq!(shop.queue("kitchen").await.retained, 0);
+    assert_eq!(shop.records_in(StoreName::Due).await, 0);
 }
