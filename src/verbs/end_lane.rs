@@ -63,11 +63,11 @@ pub(crate) fn end_lane(
     }
 
     // What failed was of the conversation that ends, or is unread and stays.
-    let is_gone = |retry: &&Box<Retry>| {
+    let is_gone = |retry: &Retry| {
         let (class, number) = retry.row;
         class == Class::System && !returned.iter().any(|row| row.number == number)
     };
-    if side.retry.as_ref().is_some_and(|retry| is_gone(&retry)) {
+    if side.retry.as_deref().is_some_and(is_gone) {
         recoverability::forget(work, id, &mut side);
     }
     membership::leave(work, &conversation, ROLE)?;

@@ -6,6 +6,7 @@
 mod broker;
 mod convert;
 mod error;
+mod notice;
 mod outgoing;
 mod registry;
 mod shown;

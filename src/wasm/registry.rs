@@ -9,7 +9,7 @@ use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
-use super::convert;
+use super::notice;
 use crate::broker::Broker;
 use crate::core::Host;
 use crate::error::{Error, Result};
@@ -156,7 +156,7 @@ impl Connection {
         let is_shared = settings.storage != "memory";
         let database = name.to_owned();
         let wake = Rc::new(RefCell::new(
-            is_shared.then(|| Wake::new(name, convert::notice, move |message| hear(&database, &message))),
+            is_shared.then(|| Wake::new(name, notice::notice, move |message| hear(&database, &message))),
         ));
         let notified = Rc::clone(&wake);
         let host = Host {
@@ -216,7 +216,7 @@ impl Connection {
         self.open.set(self.open.get() + 1);
         let broker = self.root.another().with_lock_timeout(settings.lock_timeout);
         let on_notice = callbacks.on_notice.clone();
-        broker.listen(Rc::new(move |notice| tell(&on_notice, &convert::notice(notice))));
+        broker.listen(Rc::new(move |notice| tell(&on_notice, &notice::notice(notice))));
         let member = Rc::new(Member { broker, connection: Rc::clone(&self), callbacks, is_closed: Cell::new(false) });
         let mut members = self.members.borrow_mut();
         members.retain(|member| member.strong_count() > 0);
@@ -306,9 +306,9 @@ fn hear(name: &str, message: &JsValue) {
         Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
         _ => None,
     });
-    let queues = convert::touched(message);
+    let queues = notice::touched(message);
     connection.iter().for_each(|connection| connection.root.hear(&queues));
-    if let (Some(connection), Some(at)) = (&connection, convert::due(message)) {
+    if let (Some(connection), Some(at)) = (&connection, notice::due(message)) {
         connection.root.due_elsewhere(at);
     }
     for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())

@@ -1,0 +1,78 @@
+//! What commits tell, on its way to the package and to other contexts.
+
+use std::rc::Rc;
+
+use wasm_bindgen::prelude::*;
+
+use super::convert::{field, number};
+use crate::body::Value;
+use crate::notice::{Failed, Notice};
+use crate::record::{optional, value};
+
+/// The queues that another context has touched.
+pub(super) fn touched(notice: &JsValue) -> Vec<Rc<str>> {
+    field(notice, "queues").items().iter().filter_map(Value::text).map(Rc::from).collect()
+}
+
+/// When something new is due, as the notice of another context says.
+pub(super) fn due(notice: &JsValue) -> Option<f64> {
+    number(notice, "due")
+}
+
+fn failed(failed: &Failed) -> Value {
+    let error = Value::object(vec![
+        ("name", Value::from(&*failed.error.name)),
+        ("message", Value::from(&*failed.error.message)),
+        ("code", optional(failed.error.code.as_deref())),
+    ]);
+    let recovered = &failed.recovered;
+    Value::object(vec![
+        ("messageId", Value::from(&*failed.message_id)),
+        ("queue", Value::from(&*failed.queue)),
+        ("conversationHandle", Value::from(&*failed.handle)),
+        ("error", error),
+        ("attempts", value(recovered.attempts)),
+        ("next", Value::from(recovered.next.name())),
+        ("retryAt", recovered.retry_at.map_or_else(Value::null, Value::from)),
+    ])
+}
+
+/// What a commit touched: for the package's events and for other contexts.
+pub(super) fn notice(notice: &Notice) -> JsValue {
+    let names = |names: &[Rc<str>]| Value::list(names.iter().map(|name| Value::from(&**name)).collect());
+    let states = notice
+        .states
+        .iter()
+        .map(|(handle, state)| Value::list(vec![Value::from(&**handle), Value::from(*state)]))
+        .collect();
+    let dropped = notice
+        .dropped
+        .iter()
+        .map(|dropped| {
+            Value::object(vec![
+                ("reason", Value::from(&*dropped.reason)),
+                ("message", Value::object(dropped.message.clone())),
+            ])
+        })
+        .collect();
+    let disabled = notice
+        .disabled
+        .iter()
+        .map(|(queue, reason)| Value::object(vec![("queue", Value::from(&**queue)), ("reason", Value::from(*reason))]))
+        .collect();
+    let failed = notice.failed.iter().map(failed).collect();
+    let notice = Value::object(vec![
+        ("queues", names(&notice.queues)),
+        ("enqueued", names(&notice.enqueued)),
+        ("conversations", Value::from(notice.conversations)),
+        ("delayed", Value::from(notice.delayed)),
+        ("transmission", Value::from(notice.transmission)),
+        ("archive", Value::from(notice.archive)),
+        ("states", Value::list(states)),
+        ("dropped", Value::list(dropped)),
+        ("disabled", Value::list(disabled)),
+        ("failed", Value::list(failed)),
+        ("due", notice.due.map_or_else(Value::null, Value::from)),
+    ]);
+    notice.0
+}
