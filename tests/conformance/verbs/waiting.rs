@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use futures_util::future::join;
-use pocket_broker::ReceiveOptions;
+use futures_util::future::join3;
 use pocket_broker::definitions::{QueueOptions, ServiceChange, Status};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::Operation;
+use pocket_broker::{LOCK_TIMEOUT, ReceiveOptions};
 
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, begin, receive, refused, show_all};
@@ -195,11 +195,15 @@ async fn d02_no_longer_than_the_lock_timeout_for_a_second_group(shop: &Shop) {
     one.receive("kitchen", named(&first.target)).await.expect("it is free");
     two.receive("kitchen", named(&second.target)).await.expect("it is free");
     // Each wants what the other has: neither waits for ever.
-    let both = join(
-        one.receive("kitchen", named(&second.target)),
-        shop.timer().wakes(two.receive("kitchen", named(&first.target)), async || shop.timer().fire()),
-    );
-    let (one_gets, two_gets) = both.await;
+    let both_wait = async {
+        while shop.timer().sleeps().iter().filter(|ms| **ms == LOCK_TIMEOUT).count() < 2 {
+            tick().await;
+        }
+        shop.timer().fire();
+    };
+    let (one_gets, two_gets, ()) =
+        join3(one.receive("kitchen", named(&second.target)), two.receive("kitchen", named(&first.target)), both_wait)
+            .await;
     assert_eq!((one_gets.expect("no error").len(), two_gets.expect("no error").len()), (0, 0));
 }
 
