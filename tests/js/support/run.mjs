@@ -13,8 +13,8 @@ import { ROOT } from "./paths.mjs";
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
-  "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "move", "opening", "receive", "retention",
-  "send", "services", "stats", "timers", "transaction", "views", "waiting",
+  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "move", "opening", "poison",
+  "receive", "retention", "send", "services", "stats", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 const browsers = process.argv.slice(2);
