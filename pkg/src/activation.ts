@@ -73,6 +73,8 @@ export class ReaderPool implements Activation {
   /** Conversations that a handler has put off: the way back online ends their wait. */
   readonly #postponed = new Set<string>();
   #running = 0;
+  /** How many readers have ended: what a look found held meanwhile may be free. */
+  #ended = 0;
   #stopping = false;
   #handled = 0;
   #failed = 0;
@@ -177,9 +179,12 @@ export class ReaderPool implements Activation {
     let rows: Message[] = [];
     // Who asks from here on wants to know of a later look.
     const asking = this.#idlers.splice(0);
+    const ended = this.#ended;
     try {
       rows = await this.#receive(unit, {}, undefined);
-      if (rows.length > 0 || this.#running > 0) this.#idlers.push(...asking.splice(0));
+      const isOld = this.#ended !== ended;
+      if (rows.length > 0 || this.#running > 0 || isOld) this.#idlers.push(...asking.splice(0));
+      if (rows.length === 0 && isOld) return true;
       if (rows.length === 0) {
         this.#rest(asking);
         if (this.#isDrain) {
@@ -262,6 +267,7 @@ export class ReaderPool implements Activation {
     void this.#read(unit, rows).catch((error: unknown) => { this.#trouble(reasonOf(this.#owner.core, error)); }).finally(() => {
       this.#owner.open.delete(unit);
       this.#running -= 1;
+      this.#ended += 1;
       this.#wake();
     });
   }

@@ -173,6 +173,22 @@ inPage("b105: activation off pauses after the running handlers, durably; on star
   await activation.stop();
 });
 
+inPage("idle and drain leave nothing behind that a reader held while they looked", async (h) => {
+  const broker = await h.openShop();
+  for (let round = 0; round < 25; round += 1) {
+    await h.order(broker, 4);
+    const { handled, remaining } = await broker.drain("kitchen", () => {}, { maxReaders: 3 });
+    h.equal([handled, remaining], [4, 0]);
+  }
+  const activation = broker.activate("kitchen", () => {}, { maxReaders: 3 });
+  for (let round = 0; round < 25; round += 1) {
+    await h.order(broker, 4);
+    await activation.idle();
+    h.equal(await broker.count("kitchen"), 0);
+  }
+  await activation.stop();
+});
+
 inPage("handlerTimeout aborts tx.signal and counts as a failure; a handler that goes on is nobody's any more", async (h) => {
   const broker = await h.openShop();
   await h.order(broker, 1);
