@@ -1,6 +1,6 @@
 /** RECEIVE that waits, and groups that have one reader over all tabs. */
 import assert from "node:assert/strict";
-import { browserName, inPage, withPages } from "./fixtures/harness.mjs";
+import { inPage, withPages } from "./fixtures/harness.mjs";
 
 inPage("a waiting receive ends with a message, a timeout, an abort, the queue's end, or the broker's", async (h, pb) => {
   const broker = await h.openShop();
@@ -116,6 +116,38 @@ withPages("a page that goes away lets go of its groups: the lock wakes the reade
   assert.ok(Date.now() - began < 10_000, "it did not wait for the next look");
 });
 
+withPages("an idle waiting reader opens no storage transaction: commits that leave its queue alone do not wake it, and its poll looks once", 2, async ([left, right]) => {
+  const name = `tabs-${crypto.randomUUID()}`;
+  await right.step(async (h, _, name) => {
+    h.state.naps = [];
+    const sleep = (ms) => new Promise((wake) => { h.state.naps.push({ ms, wake }); });
+    h.state.broker = await h.open({ definitions: h.shop({ queues: { other: {}, last: {} } }), clock: { now: () => Date.now(), sleep } }, name);
+    h.state.seen = h.spy();
+    h.state.waiting = h.state.broker.receive("kitchen", { timeout: Infinity });
+    await h.until(() => h.state.naps.length > 0, "a reader that sleeps");
+    h.state.seen.transactions.length = 0;
+    h.state.heard = h.collect(h.state.broker, "message-enqueued");
+  }, name);
+  await left.step(async (h, _, name) => {
+    const broker = h.state.broker = await h.open({}, name);
+    for (let n = 0; n < 20; n += 1) await broker.enqueue("other", n);
+    await broker.enqueue("last", 20);
+  }, name);
+  const idle = await right.step(async (h) => {
+    await h.until(() => h.state.heard.some(({ queue }) => queue === "last"), "news of the last commit");
+    return [h.state.seen.transactions.length, h.state.naps.map(({ ms }) => ms)];
+  });
+  assert.deepEqual(idle, [0, [15_000]]);
+  const polled = await right.step(async (h) => {
+    h.state.naps[0].wake();
+    await h.until(() => h.state.naps.length === 2, "the next sleep");
+    return h.state.seen.transactions.length;
+  });
+  assert.equal(polled, 1);
+  await left.step((h) => h.order(h.state.broker, 1).then(() => {}));
+  assert.deepEqual(await right.step(async (h) => (await h.state.waiting).map(({ body }) => body.n)), [0]);
+});
+
 withPages("a commit in one page wakes a reader in another (b34)", 2, async ([left, right]) => {
   const name = `tabs-${crypto.randomUUID()}`;
   await left.step(open, name);
@@ -140,22 +172,3 @@ inPage("without Web Locks a group has one reader in the page, and the commit kee
     delete navigator.locks;
   }
 });
-
-if (browserName === "chromium") {
-  withPages("a page that crashes lets go of its groups", 2, async ([left, right]) => {
-    const name = `tabs-${crypto.randomUUID()}`;
-    await right.step(open, name);
-    const doomed = await left.page.browser().newPage();
-    await doomed.goto(left.page.url());
-    await doomed.waitForFunction("Boolean(globalThis.harness)");
-    const run = (body, argument) => doomed.evaluate(`harness.run(${body}, ${JSON.stringify(argument)}, true)`);
-    await run(open, name);
-    await right.step((h) => h.order(h.state.broker, 1).then(() => {}));
-    await run(hold);
-    const waiting = right.step(async (h) => (await h.state.broker.receive("kitchen", { timeout: Infinity })).map(({ body }) => body.n));
-    const crash = await doomed.createCDPSession();
-    crash.send("Page.crash").catch(() => {});
-    assert.deepEqual(await waiting, [0]);
-    await doomed.close().catch(() => {});
-  });
-}
