@@ -3,6 +3,7 @@
 use crate::body::{Body, Value};
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Held, State, System, SystemRow};
+use crate::due::Due;
 use crate::ids::Role;
 use crate::membership;
 use crate::message::{Class, Row, count, system};
@@ -183,7 +184,11 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
     } else if ends {
         change_state(work, conversation, role, State::DisconnectedInbound)?;
     }
-    finish_outbound(work, conversation, role.other())
+    // What it has sent may have come in partly: see `verbs/deliver.rs`.
+    if conversation.side(role.other()).is_some_and(|far| far.outgoing.is_none()) {
+        finish_outbound(work, conversation, role.other())?;
+    }
+    Ok(())
 }
 
 /// An endpoint in state DO goes when nothing of it waits outside any more.
@@ -195,5 +200,10 @@ pub(crate) fn finish_outbound(work: &mut Work<'_>, conversation: &mut Conversati
     membership::leave(work, conversation, role)?;
     work.move_state(conversation, role, service, Some(State::DisconnectedOutbound), None)?;
     *conversation.side_mut(role) = None;
+    if conversation.is_gone()
+        && let Some(due) = Due::lifetime(conversation)
+    {
+        work.drop_due(&due);
+    }
     Ok(())
 }

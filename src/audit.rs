@@ -19,7 +19,7 @@ use num_traits::ToPrimitive;
 
 use crate::conversation::{Conversation, Side, State};
 use crate::definitions::{self, Catalog};
-use crate::due::Due;
+use crate::due::{Due, DueKind};
 use crate::error::Result;
 use crate::ids::{Role, SideId};
 use crate::lane::Lane;
@@ -131,6 +131,15 @@ impl Audit {
         }
         let bounds = self.queues.values().filter_map(|queue| Some(Queue::due(queue.number, queue.oldest_due?).key()));
         expected.due.extend(bounds);
+        let deliveries = |key: &&Key| Due::read(&key.to_value()).is_some_and(|due| due.kind == DueKind::Delivery);
+        let deliveries: Vec<Key> = self.due.iter().filter(deliveries).cloned().collect();
+        let forgotten = conversations.values().filter(|conversation| self.could_come_in(conversation));
+        for number in
+            forgotten.filter(|_| deliveries.is_empty()).map(|conversation| conversation.number).collect::<Vec<_>>()
+        {
+            self.find("conversation", number, "the service that it waits for is here, and nothing lets it in");
+        }
+        expected.due.extend(deliveries);
         for (key, due) in std::mem::take(&mut self.seen) {
             match due {
                 Some(due) => _ = expected.due.insert(due),
@@ -210,7 +219,7 @@ impl Audit {
         let problem = match side.state {
             State::StartedOutbound if side.next_send > 0 || conversation.local.is_some() => "it has sent something",
             State::DisconnectedOutbound
-                if conversation.local == Some(true) && far.is_none_or(|far| far.held_from_far() == 0) =>
+                if conversation.local == Some(true) && !waits && far.is_none_or(|far| far.held_from_far() == 0) =>
             {
                 "nothing of it waits outside"
             }
@@ -227,6 +236,15 @@ impl Audit {
             _ => return,
         };
         self.find("state", (id, side.state), problem);
+    }
+
+    /// Whether what a conversation has sent waits for a service that is here.
+    fn could_come_in(&self, conversation: &Conversation) -> bool {
+        let sent = conversation.initiator.as_ref().and_then(|side| side.outgoing.as_ref());
+        conversation.local == Some(false)
+            && sent.is_some_and(|outgoing| outgoing.turn.is_some())
+            && conversation.to_broker.as_deref().is_none_or(|broker| broker == "current")
+            && self.catalog.services.contains_key(&conversation.target_service)
     }
 
     /// Runs and bodies of sides that are gone.

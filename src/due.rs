@@ -6,9 +6,11 @@
 //! | lifetime | of the conversation | conversation |
 //! | id that `enqueue` was given, and the id | of the queue | |
 //! | age of what a queue retains | of the queue | |
+//! | what waits for services that were defined late comes in | 0 | the turn to transmit that it has come to |
 //! | wait after a failure | of the side | side |
 //!
-//! Each is named by exactly one record, of the store `conversations`, `seen` or `queues`, which knows the time and the stamp.
+//! Each is named by exactly one record, of the store `conversations`, `seen` or `queues`, which knows the time and the stamp; but nobody names
+//! that of services.
 
 use std::rc::Rc;
 
@@ -33,6 +35,8 @@ pub(crate) enum DueKind {
     Retention,
     /// The end of a side's wait after a failure.
     Retry,
+    /// What waits for services that are here by now.
+    Delivery,
 }
 
 /// The key of a due row.
@@ -69,6 +73,7 @@ impl Due {
             DueKind::Seen(_) => 2,
             DueKind::Retention => 3,
             DueKind::Retry => 4,
+            DueKind::Delivery => 5,
         };
         let mut parts = vec![self.at.into(), float(self.stamp).into(), kind.into(), float(self.number).into()];
         if let DueKind::Seen(id) = &self.kind {
@@ -89,6 +94,7 @@ impl Due {
                 2 => DueKind::Seen(parts.text()?),
                 3 => DueKind::Retention,
                 4 => DueKind::Retry,
+                5 => DueKind::Delivery,
                 other => return Err(Unreadable::Format(other)),
             };
             Ok(Self { at, stamp, kind, number })
@@ -101,7 +107,7 @@ impl Due {
         match self.kind {
             DueKind::Timer | DueKind::Retry => Some(SideId::from_number(self.number).conversation),
             DueKind::Lifetime => Some(self.number),
-            DueKind::Seen(_) | DueKind::Retention => None,
+            DueKind::Seen(_) | DueKind::Retention | DueKind::Delivery => None,
         }
     }
 }

@@ -14,7 +14,6 @@ use crate::definitions::DEFAULT;
 use crate::error_queue::FailedAt;
 use crate::ids::{Role, text};
 use crate::membership;
-use crate::message;
 use crate::poison;
 use crate::record::{self, Fields, Read, Unreadable};
 use crate::recoverability;
@@ -224,15 +223,7 @@ pub(crate) fn remove(work: &mut Work<'_>, mut conversation: Box<Conversation>) -
     membership::leave(work, &conversation, ROLE)?;
     work.move_state(&conversation, ROLE, side.service, Some(side.state), None)?;
     work.changes.drop_rows(|pending| pending.side == id);
-    if side.runs > sweep::MANY {
-        sweep::later(work, id, &side);
-    } else if side.runs > 0 {
-        work.write(Change::DeleteRange(StoreName::Messages, message::keys_of(id)));
-        if side.has_bodies {
-            work.write(Change::DeleteRange(StoreName::Bodies, message::keys_of(id)));
-        }
-        sweep::note(work, side.service, side.first_order, side.last_order, side.runs);
-    }
+    sweep::remove(work, id, &side);
     work.write(Change::Delete(StoreName::Members, lane.name()));
     conversation.target = None;
     work.save(conversation);

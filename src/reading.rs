@@ -226,6 +226,30 @@ impl Run {
         message::key(self.side, self.class, self.first() + count(index))
     }
 
+    /// One of its rows, to be stored elsewhere.
+    pub(crate) fn row(&self, work: &mut Work<'_>, index: usize) -> Outcome<Row> {
+        let body = match self.large_between(index, index + 1).next() {
+            Some(_) => {
+                let key = self.body_key(index);
+                work.get(StoreName::Bodies, key.clone())?.ok_or_else(|| no_body(&key))?
+            }
+            None => self.bodies.item(index),
+        };
+        let id = self.ids.byte_slice(index * 16, index * 16 + 16).bytes();
+        let headers = self.headers.item(index);
+        Ok(Row {
+            message_type: self.types.get(index).cloned().unwrap_or_else(|| "".into()),
+            id: id.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).unwrap_or_default(),
+            time: self.times.get(index).copied().unwrap_or_default(),
+            headers: (!headers.is_null() && !headers.is_undefined()).then(|| Part::from(headers)),
+            body: Body {
+                value: body.into(),
+                packing: self.packings.item(index).number().and_then(|packing| packing.to_u32()).unwrap_or(0),
+                size: self.size_of(index),
+            },
+        })
+    }
+
     /// The size of one row's body: its own if it is large, else the average.
     pub(crate) fn size_of(&self, index: usize) -> f64 {
         let large: f64 = self.large.iter().map(|(_, size)| size).sum();
@@ -242,26 +266,7 @@ pub(crate) fn read_row(work: &mut Work<'_>, id: SideId, class: Class, number: u6
     };
     let index = number.checked_sub(run.first()).and_then(|index| index.to_usize()).filter(|index| *index < run.count);
     let index = index.ok_or_else(|| missing(id, number))?;
-    let body = match run.large_between(index, index + 1).next() {
-        Some(_) => {
-            let key = run.body_key(index);
-            work.get(StoreName::Bodies, key.clone())?.ok_or_else(|| no_body(&key))?
-        }
-        None => run.bodies.item(index),
-    };
-    let id = run.ids.byte_slice(index * 16, index * 16 + 16).bytes();
-    let headers = run.headers.item(index);
-    let row = Row {
-        message_type: run.types.get(index).cloned().unwrap_or_else(|| "".into()),
-        id: id.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).unwrap_or_default(),
-        time: run.times.get(index).copied().unwrap_or_default(),
-        headers: (!headers.is_null() && !headers.is_undefined()).then(|| Part::from(headers)),
-        body: Body {
-            value: body.into(),
-            packing: run.packings.item(index).number().and_then(|packing| packing.to_u32()).unwrap_or(0),
-            size: run.size_of(index),
-        },
-    };
+    let row = run.row(work, index)?;
     let sequence = run.sequence + if class == Class::System { 0 } else { count(index) };
     Ok((row, sequence, run))
 }

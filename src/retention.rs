@@ -9,7 +9,6 @@ use crate::clock::Instant;
 use crate::conversation::{Interval, Side};
 use crate::definitions::QueueDefinition;
 use crate::due::{Due, DueKind};
-use crate::ids::SideId;
 use crate::message::{self, Class, Run, Status, count};
 use crate::queue::Queue;
 use crate::record::float;
@@ -146,7 +145,6 @@ fn drop_oldest(
 fn drop_of_run(work: &mut Work<'_>, run: &Run, excess: &mut u64, before: Option<Instant>) -> Outcome<Option<Instant>> {
     let conversation = pass_over(work.conversation(run.side.conversation), &mut None)?.flatten();
     let Some(mut conversation) = conversation else { return Ok(None) };
-    let is_local = conversation.local == Some(true);
     let Some(side) = conversation.side_mut(run.side.role).as_mut() else { return Ok(None) };
     let (mut kept, mut copies, mut stays) = (0, 0, None);
     for (from, to, status) in segments(side, run) {
@@ -172,9 +170,9 @@ fn drop_of_run(work: &mut Work<'_>, run: &Run, excess: &mut u64, before: Option<
     if kept + copies > 0 {
         side.kept = side.kept.saturating_sub(kept);
         side.copies = side.copies.saturating_sub(copies);
-        if !side.needs(run, is_local) {
+        if !side.needs(run) {
             side.runs = side.runs.saturating_sub(1);
-            delete(work, run.side, run, side);
+            delete(work, run, side);
         }
         let service = side.service;
         work.count(service, |counters| {
@@ -186,13 +184,16 @@ fn drop_of_run(work: &mut Work<'_>, run: &Run, excess: &mut u64, before: Option<
     Ok(stays)
 }
 
-fn delete(work: &mut Work<'_>, id: SideId, run: &Run, side: &Side) {
+/// Nobody needs a run any more.
+pub(crate) fn delete(work: &mut Work<'_>, run: &Run, side: &Side) {
     work.write(Change::Delete(StoreName::Messages, run.key()));
     if side.has_bodies {
-        let range = message::keys_between(id, run.class, run.first(), run.last);
+        let range = message::keys_between(run.side, run.class, run.first(), run.last);
         work.write(Change::DeleteRange(StoreName::Bodies, range));
     }
-    sweep::note(work, side.service, run.first_order, run.last_order(), 1);
+    if let Some(service) = run.service {
+        sweep::note(work, service, run.first_order, run.last_order(), 1);
+    }
 }
 
 impl Side {
@@ -209,7 +210,7 @@ impl Side {
     }
 
     /// Whether something of a run is retained, unread, or to be transmitted.
-    fn needs(&self, run: &Run, is_local: bool) -> bool {
+    pub(crate) fn needs(&self, run: &Run) -> bool {
         let overlaps = |intervals: &[Interval]| {
             intervals.iter().any(|interval| interval.from <= run.last && run.first() < interval.to)
         };
@@ -218,8 +219,8 @@ impl Side {
             Class::Received => run.last >= self.cursor || overlaps(&self.kept_intervals),
             Class::Parked => true,
             Class::Sent => {
-                let acknowledged = self.outgoing.as_ref().map_or(0, |outgoing| outgoing.acknowledged);
-                overlaps(&self.copied_intervals) || (!is_local && run.last >= acknowledged)
+                overlaps(&self.copied_intervals)
+                    || self.outgoing.as_ref().is_some_and(|outgoing| run.last >= outgoing.acknowledged)
             }
         }
     }

@@ -17,7 +17,7 @@ use crate::store::{Change, Key, Mode, Range, Source, StoreName, Tx, transact};
 use crate::work::Work;
 
 /// More runs than this are left to the sweep.
-pub(crate) const MANY: u64 = 512;
+const MANY: u64 = 512;
 /// Runs in a slice.
 const SLICE: u32 = 128;
 /// So many deleted runs are worth a walk over their index entries.
@@ -39,7 +39,7 @@ fn key(side: SideId) -> Key {
 }
 
 /// Leaves the runs of a side that has ENDed to the sweep. Nobody sees them: the side is gone.
-pub(crate) fn later(work: &mut Work<'_>, id: SideId, side: &Side) {
+fn later(work: &mut Work<'_>, id: SideId, side: &Side) {
     let record = vec![
         Value::from(1u32),
         record::value(id.number()),
@@ -49,6 +49,19 @@ pub(crate) fn later(work: &mut Work<'_>, id: SideId, side: &Side) {
     ];
     work.write(Change::Put(StoreName::Meta, key(id), Value::list(record)));
     work.core.dead.count.set(work.core.dead.count.get().saturating_add(DEAD));
+}
+
+/// The runs of a side that nobody needs any more: now, or later if there are many.
+pub(crate) fn remove(work: &mut Work<'_>, id: SideId, side: &Side) {
+    if side.runs > MANY {
+        later(work, id, side);
+    } else if side.runs > 0 {
+        work.write(Change::DeleteRange(StoreName::Messages, message::keys_of(id)));
+        if side.has_bodies {
+            work.write(Change::DeleteRange(StoreName::Bodies, message::keys_of(id)));
+        }
+        note(work, side.service, side.first_order, side.last_order, side.runs);
+    }
 }
 
 /// Notes the index entries of runs that are deleted.

@@ -12,6 +12,8 @@
 
 use std::rc::Rc;
 
+use num_traits::ToPrimitive;
+
 use crate::body::Value;
 use crate::conversation::Conversation;
 use crate::ids::SideId;
@@ -162,6 +164,17 @@ pub(crate) struct OutgoingTurn {
 }
 
 impl OutgoingTurn {
+    /// Whose turn a key is.
+    pub(crate) fn side_of(key: &Key) -> SideId {
+        match key {
+            Key::List(parts) => match parts.last() {
+                Some(Key::Number(number)) => SideId::from_number(number.to_u64().unwrap_or(0)),
+                _ => SideId::from_number(0),
+            },
+            _ => SideId::from_number(0),
+        }
+    }
+
     pub(crate) fn all() -> Range {
         Range::prefix(vec![0u32.into(), 3u32.into()])
     }

@@ -359,6 +359,11 @@ impl Conversation {
         self.bits == decoded.bits && self.side(decoded.side.role).is_some()
     }
 
+    /// Whether what this end sends waits for its transmission: the far end is elsewhere, or is here by now and what was sent before waits.
+    pub(crate) fn transmits(&self, role: Role) -> bool {
+        self.local == Some(false) || self.side(role).is_some_and(|side| side.outgoing.is_some())
+    }
+
     /// Whether nothing of it is left.
     pub(crate) fn is_gone(&self) -> bool {
         self.initiator.is_none() && self.target.is_none()

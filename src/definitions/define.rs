@@ -17,6 +17,7 @@ use crate::message::system;
 use crate::queue::Queue;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Change, Direction, Key, Range, StoreName, Tx};
+use crate::verbs::deliver_later;
 use crate::work::{Number, Numbers, Work};
 
 /// The number of the queue "error", which is always there.
@@ -67,6 +68,8 @@ pub(crate) async fn load(tx: &Tx) -> Result<Catalog> {
 
 /// `CREATE` for everything that is not there yet.
 pub(crate) fn define(work: &mut Work<'_>, definitions: &Definitions) -> Outcome<()> {
+    // What the verbs before this one sent may wait for a service that comes now.
+    work.after_others()?;
     // Only what is present can be compared with.
     work.queue(FIRST_QUEUE)?;
     let mut defining = Defining::from(&work.catalog);
@@ -84,6 +87,9 @@ pub(crate) fn define(work: &mut Work<'_>, definitions: &Definitions) -> Outcome<
     }
     for (name, rule) in &definitions.priorities {
         defining.priority(name, rule)?;
+    }
+    if defining.catalog.services.len() > work.catalog.services.len() {
+        deliver_later(work)?;
     }
     defining.finish(work)
 }

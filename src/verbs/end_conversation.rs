@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::deliver::drop_outgoing;
 use super::dropped::{HAS_ENDED, IS_GONE, drop_rows, drop_stored};
 use super::end_lane::end_lane;
 use super::{change_state, wrong_state};
@@ -126,10 +127,22 @@ impl End {
         remove_rows(work, &mut conversation, role, &side)?;
         // The far side's turn is not where it was, or what it had sent is gone.
         work.changes.notice.transmission |= side.held_count() > 0;
-        let waits_outside = if conversation.local == Some(false) {
-            self.tell_far_broker(work, &mut conversation, role, is_told)?
+        let far = role.other();
+        let reason = if conversation.side(far).is_some() { HAS_ENDED } else { IS_GONE };
+        // What the far side had sent and could not bring in is gone with our rows.
+        if conversation.side(far).is_some_and(|far| far.state == State::DisconnectedOutbound) {
+            drop_outgoing(work, &mut conversation, far, HAS_ENDED)?;
+            arrival::finish_outbound(work, &mut conversation, far)?;
+        }
+        if self.options.error.is_some() || self.options.cleanup {
+            drop_held(work, &mut conversation, far, self.why_dropped())?;
+        }
+        let waits_outside = if conversation.transmits(role) {
+            // One that is here and gone is not told.
+            let is_told = is_told && (conversation.local == Some(false) || conversation.side(far).is_some());
+            self.tell_later(work, &mut conversation, role, is_told)?
         } else {
-            self.tell_far_side(work, &mut conversation, role, is_told)?
+            self.tell_far_side(work, &mut conversation, role, is_told, reason)?
         };
         if role == Role::Initiator {
             reuse::forget(work, &mut conversation);
@@ -158,14 +171,9 @@ impl End {
         conversation: &mut Conversation,
         role: Role,
         is_told: bool,
+        reason: &str,
     ) -> Outcome<bool> {
         let far = role.other();
-        let reason = if conversation.side(far).is_some() { HAS_ENDED } else { IS_GONE };
-        // What the far side had sent and could not bring in is gone with our rows.
-        arrival::finish_outbound(work, conversation, far)?;
-        if self.options.error.is_some() || self.options.cleanup {
-            drop_held(work, conversation, far, self.why_dropped())?;
-        }
         if is_told {
             let is_there = conversation.side(far).is_some();
             let sequence = conversation.side(role).map_or(0, |side| side.next_send);
@@ -195,8 +203,9 @@ impl End {
         }
     }
 
-    /// The far end is in another broker, or its service is not known. Gives whether something is to be transmitted.
-    fn tell_far_broker(
+    /// What this side has sent waits for its transmission: the far end is in another broker, or its service is not known, or came late. Gives
+    /// whether something is to be transmitted.
+    fn tell_later(
         &self,
         work: &mut Work<'_>,
         conversation: &mut Conversation,
@@ -267,7 +276,7 @@ fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
         counters.parked = counters.parked.saturating_sub(side.parked);
         counters.held = counters.held.saturating_sub(held);
     })?;
-    let transmits = conversation.local == Some(false);
+    let transmits = conversation.transmits(role);
     work.changes.drop_rows(|pending| pending.side == id && !(transmits && pending.class == Class::Sent));
     remove_runs(work, id, side, transmits);
     if let Some(left) = conversation.side_mut(role) {
@@ -284,24 +293,17 @@ fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
 
 fn remove_runs(work: &mut Work<'_>, id: SideId, side: &Side, transmits: bool) {
     if transmits {
-        for class in [Class::System, Class::Received, Class::Parked] {
-            work.write(Change::DeleteRange(
-                StoreName::Messages,
-                message::keys_between(id, class, 0, side.next_expected.max(side.next_system)),
-            ));
-            work.write(Change::DeleteRange(
-                StoreName::Bodies,
-                message::keys_between(id, class, 0, side.next_expected.max(side.next_system)),
-            ));
+        let others = [Class::System, Class::Received, Class::Parked];
+        let others = others.map(|class| (class, side.next_expected.max(side.next_system)));
+        // Of what has arrived there may be copies.
+        let arrived = side.outgoing.as_ref().and_then(|outgoing| outgoing.acknowledged.checked_sub(1));
+        for (class, last) in others.into_iter().chain(arrived.map(|last| (Class::Sent, last))) {
+            let range = message::keys_between(id, class, 0, last);
+            work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
+            work.write(Change::DeleteRange(StoreName::Messages, range));
         }
-    } else if side.runs > sweep::MANY {
-        sweep::later(work, id, side);
-    } else if side.runs > 0 {
-        work.write(Change::DeleteRange(StoreName::Messages, message::keys_of(id)));
-        if side.has_bodies {
-            work.write(Change::DeleteRange(StoreName::Bodies, message::keys_of(id)));
-        }
-        sweep::note(work, side.service, side.first_order, side.last_order, side.runs);
+    } else {
+        sweep::remove(work, id, side);
     }
 }
 

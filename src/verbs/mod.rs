@@ -1,6 +1,7 @@
 //! The verbs, one file each. A verb reads like its specification: the preconditions in order, each with its error; then the effects.
 
 mod begin_dialog;
+mod deliver;
 mod dropped;
 mod end_conversation;
 mod end_lane;
@@ -20,6 +21,7 @@ use uuid::Uuid;
 
 pub(crate) use begin_dialog::Begun;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
+pub(crate) use deliver::{deliver_later, is_local};
 pub(crate) use dropped::drop_stored;
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};

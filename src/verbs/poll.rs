@@ -2,7 +2,7 @@
 
 use num_traits::ToPrimitive;
 
-use super::change_state;
+use super::{change_state, deliver};
 use crate::arrival;
 use crate::body::Body;
 use crate::clock::Instant;
@@ -44,7 +44,7 @@ impl Poll {
         let keys = work.get_keys(StoreName::Due, self.range.clone(), (self.rows + 1).to_u32())?;
         let mut rows: Vec<Due> = keys.iter().filter_map(Due::read).collect();
         let count = rows.iter().take(self.rows).take_while(|due| due.at <= now).count();
-        let next = rows.get(count).map(|due| due.at);
+        let mut next = rows.get(count).map(|due| due.at);
         rows.truncate(count);
 
         let bodies = read_bodies(work, &rows);
@@ -59,6 +59,11 @@ impl Poll {
                     0
                 }
                 (DueKind::Retention, None) => age(work, due)?,
+                (DueKind::Delivery, None) => {
+                    let (rows, is_more) = deliver::go_on(work, due)?;
+                    next = if is_more { Some(due.at) } else { next };
+                    rows
+                }
                 (DueKind::Retry, None) => {
                     recoverability::resume(work, SideId::from_number(due.number), Some((due.at, due.stamp)))?;
                     0
@@ -88,7 +93,7 @@ fn read_bodies(work: &mut Work<'_>, rows: &[Due]) -> Outcome<Vec<Option<Body>>> 
                 }
                 Err(stop) => return Err(stop),
             },
-            DueKind::Lifetime | DueKind::Seen(_) | DueKind::Retention | DueKind::Retry => None,
+            _ => None,
         });
     }
     if is_missing { Err(Stop::Missing) } else { Ok(bodies) }

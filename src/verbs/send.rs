@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use uuid::Uuid;
 
-use super::dropped::{HAS_ENDED, IS_GONE, drop_rows};
-use crate::arrival;
+use super::deliver::{deliver, is_local};
+use super::dropped::drop_rows;
 use crate::body::{Body, Part};
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Outgoing, Side, State};
@@ -197,7 +197,7 @@ fn send(
     if conversation.local.is_none() {
         conversation.local = Some(is_local(work, &conversation)?);
     }
-    let is_local = conversation.local == Some(true);
+    let is_local = !conversation.transmits(role);
     if is_local && is_late(work, side.state) {
         // No other queue's record says whether the definitions are current.
         work.queue_of(side.service)?;
@@ -227,16 +227,6 @@ fn send(
     }
     work.save(conversation);
     Ok(())
-}
-
-/// Whether the target service is in this broker.
-fn is_local(work: &mut Work<'_>, conversation: &Conversation) -> Outcome<bool> {
-    let here =
-        conversation.to_broker.as_deref().is_none_or(|broker| broker == "current" || *broker == *work.core.instance_id);
-    if here && !work.catalog.services.contains_key(&conversation.target_service) {
-        work.queue(crate::definitions::FIRST_QUEUE)?;
-    }
-    Ok(here && work.catalog.services.contains_key(&conversation.target_service))
 }
 
 /// Retention at the sender keeps a copy with status 3. A row that has to be transmitted is the same row.
@@ -271,49 +261,6 @@ fn keep_copies(
         rows: rows.to_vec(),
     });
     Ok(())
-}
-
-/// Puts the messages straight into the queue of the far end, in the same broker.
-fn deliver(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, rows: Vec<Row>) -> Outcome<()> {
-    let far = role.other();
-    let is_first = role == Role::Initiator
-        && conversation.target.is_none()
-        && conversation.side(role).is_some_and(|side| side.next_send == count(rows.len()));
-    if is_first && !open_target(work, conversation)? {
-        drop_rows(work, conversation, role, &rows, "the target service does not accept the contract");
-        let description = format!(
-            "The service \"{}\" does not accept the contract \"{}\".",
-            conversation.target_service, conversation.contract
-        );
-        return arrival::fail(work, conversation, role, -8409, &description);
-    }
-    match conversation.side(far).map(|side| (side.state, side.service)) {
-        Some((State::DisconnectedOutbound, service)) => {
-            work.queue_of(service)?;
-            drop_rows(work, conversation, role, &rows, HAS_ENDED);
-        }
-        Some(_) => arrival::arrive(work, conversation, far, rows, false)?,
-        None => {
-            drop_rows(work, conversation, role, &rows, IS_GONE);
-            arrival::fail(work, conversation, role, -8462, "The far endpoint of the conversation is gone.")?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes the target endpoint, with a group and a priority of its own. False: the service does not accept the contract.
-fn open_target(work: &mut Work<'_>, conversation: &mut Conversation) -> Outcome<bool> {
-    let service = work.look_up(|catalog| catalog.service(&conversation.target_service))?;
-    // Whoever reads the queue's record sees whether the service has changed.
-    work.queue_of(service.number)?;
-    if !service.contracts.contains(&conversation.contract) {
-        return Ok(false);
-    }
-    let priority =
-        work.catalog.priority(&conversation.contract, &conversation.target_service, &conversation.initiator_service);
-    conversation.target = Some(Side::new(service.number, State::Conversing, priority, None));
-    work.move_state(conversation, Role::Target, service.number, None, Some(State::Conversing))?;
-    Ok(true)
 }
 
 /// The rows wait for a route to a service that is not here.

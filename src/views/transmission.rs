@@ -11,6 +11,7 @@ use crate::message::{self, Class, Run, count, system};
 use crate::stop::Outcome;
 use crate::store::StoreName;
 use crate::turn::{HeldTurn, OutgoingTurn};
+use crate::verbs::is_local;
 use crate::work::Work;
 
 /// A row of the transmission queue, as `sys.transmission_queue` shows it.
@@ -139,9 +140,12 @@ fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) ->
         return Ok(());
     };
     let reason: Rc<str> = match &*outgoing.reason {
-        "" => {
-            format!("There is no service \"{}\" here and no route to it.", conversation.service(id.role.other())).into()
-        }
+        "" => match conversation.service(id.role.other()) {
+            service if is_local(work, &conversation)? => {
+                format!("The service \"{service}\" was defined meanwhile: it comes in.").into()
+            }
+            service => format!("There is no service \"{service}\" here and no route to it.").into(),
+        },
         reason => reason.into(),
     };
     let runs = read_runs(work, id, Class::Sent, outgoing.acknowledged, last_run(side.next_send));

@@ -28,6 +28,7 @@ mod budgets;
 mod commit;
 mod corrupt;
 mod dedupe;
+mod defined_later;
 mod definitions;
 mod drop_queue;
 mod drop_service;
