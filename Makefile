@@ -75,7 +75,7 @@ test-js: build ## the packed package in Chromium, Firefox and WebKit, or in BROW
 	@.ci/tools npm-js $(or $(BROWSER:firefox=firefox-alone),chromium firefox-alone webkit)
 	node tests/js/support/run.mjs $(or $(BROWSER),chromium firefox webkit)
 
-bench: build ## speed, each figure as a ratio to bare IndexedDB
+bench: build ## speed, as ratios to bare IndexedDB or to less of the same
 	@.ci/tools npm-js chromium firefox-alone
 	node bench/run.mjs
 

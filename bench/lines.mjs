@@ -1,4 +1,4 @@
-/** The lines of the table. Each opens databases of its own, works in rounds, checks that the work was done, and deletes them. */
+/** Lines against bare IndexedDB, and against the package with less to carry. Each opens databases of its own, works in rounds, checks that the work was done, and deletes them. */
 import { deleteBroker, openBroker } from "pocket-broker";
 import { Bare } from "./bare.mjs";
 import { check, interleave } from "./measure.mjs";
@@ -6,10 +6,10 @@ import { check, interleave } from "./measure.mjs";
 /** About 200 bytes as structured clone writes them. */
 export const body = (n) => ({ n, dish: "a bowl of soup with bread", price: 12.5, when: 1_700_000_000_000 + n, note: "no onions, extra pepper, and the bread on a plate of its own, please".padEnd(90, ".") });
 const bodies = (count, from = 0) => Array.from({ length: count }, (_, index) => body(from + index));
-const messages = (count, from = 0) => bodies(count, from).map((each) => ({ messageType: "DEFAULT", body: each }));
+export const messages = (count, from = 0) => bodies(count, from).map((each) => ({ messageType: "DEFAULT", body: each }));
 
 const QUEUES = ["plain", "kept", "small", "large"];
-const definitions = {
+export const definitions = {
   queues: Object.fromEntries(QUEUES.map((name) => [`${name}-queue`, { retention: name === "kept" }])),
   services: { Sender: { queue: "sender-queue" }, ...Object.fromEntries(QUEUES.map((name) => [name, { queue: `${name}-queue`, contracts: ["DEFAULT"] }])) },
 };
@@ -29,7 +29,7 @@ async function withBoth(work) {
   }
 }
 
-const dialog = (broker, to) => broker.beginDialog({ from: "Sender", to });
+export const dialog = (broker, to) => broker.beginDialog({ from: "Sender", to });
 
 /** Ends both sides, so that the next round begins with an empty queue. */
 async function finish(broker, conversation) {

@@ -20,17 +20,17 @@ async function timed(work) {
  * One line of the table. `sides` gives { bare, ours }, each { before?(round), work(round), after?(round) }: only `work` is timed, and `after`
  * throws when the work was not done. `operations` is how many one round holds.
  */
-export async function interleave({ rounds, operations, bare, ours }, tell = () => {}) {
+export async function interleave({ rounds, warmUp = WARM_UP, operations, bare, ours }, tell = () => {}) {
   const times = { bare: [], ours: [] };
-  for (let round = 0; round < rounds + WARM_UP; round += 1) {
+  for (let round = 0; round < rounds + warmUp; round += 1) {
     const order = round % 2 === 0 ? [["bare", bare], ["ours", ours]] : [["ours", ours], ["bare", bare]];
     for (const [, side] of order) await side.before?.(round);
     for (const [name, side] of order) {
       const ms = await timed(() => side.work(round));
-      if (round >= WARM_UP) times[name].push(ms);
+      if (round >= warmUp) times[name].push(ms);
     }
     for (const [, side] of order) await side.after?.(round);
-    tell(round + 1, rounds + WARM_UP);
+    tell(round + 1, rounds + warmUp);
   }
   const ratios = times.bare.map((ms, round) => ms / times.ours[round]);
   return {

@@ -20,7 +20,7 @@ for (const { id, title, against, target } of LINES) {
   row.insertCell().append(pick);
   const work = cell(row, title, "");
   work.append(Object.assign(document.createElement("small"), { textContent: `against ${against}` }));
-  cell(row, `${target}×`);
+  cell(row, target === null ? "" : `${target}×`);
   for (const _ of ["ratio", "ours", "bare"]) cell(row, "");
 }
 
