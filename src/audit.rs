@@ -260,7 +260,7 @@ impl Audit {
         let has_rows = |side: &SideId| state(side).is_some_and(|state| state != State::DisconnectedOutbound);
         let swept: Vec<SideId> = self.swept.iter().filter(|side| has_rows(side)).copied().collect();
         swept.iter().for_each(|side| self.find("sweep", side, "the side has not ended"));
-        self.check_bodies();
+        self.check_bodies(conversations);
     }
 
     fn check_counters(&mut self, expected: &BTreeMap<u32, Counters>) {

@@ -64,15 +64,20 @@ impl Audit {
         counters
     }
 
-    /// Each large row has a body of its own, and each such body a row.
-    pub(super) fn check_bodies(&mut self) {
-        let key = |run: &Run, index: usize| message::key(run.side, run.class, run.first() + count(index));
-        let named = self
-            .runs
-            .values()
-            .flatten()
-            .flat_map(|run| run.large.iter().map(move |(index, _)| key(run, *index)))
-            .collect::<std::collections::BTreeSet<Key>>();
+    /// Each large row has a body of its own, and each such body a row. What the END of a lane took has none, though its run may have to stay.
+    pub(super) fn check_bodies(&mut self, conversations: &BTreeMap<u64, Conversation>) {
+        let ended = |run: &Run| {
+            let lane = conversations.get(&run.side.conversation).and_then(|conversation| conversation.lane.as_ref());
+            lane.filter(|_| run.class == Class::Received).map_or(0, |lane| lane.base)
+        };
+        let numbers =
+            |run: &Run| -> Vec<u64> { run.large.iter().map(|(index, _)| run.first() + count(*index)).collect() };
+        let is_left = |run: &Run, number: &u64| *number >= ended(run);
+        let mut named = std::collections::BTreeSet::new();
+        for run in self.runs.values().flatten() {
+            let left = numbers(run).into_iter().filter(|number| is_left(run, number));
+            named.extend(left.map(|number| message::key(run.side, run.class, number)));
+        }
         let swept: Vec<Key> = self.swept.iter().map(|side| part(side.number())).collect();
         let is_swept =
             |key: &Key| matches!(key, Key::List(parts) if parts.first().is_some_and(|side| swept.contains(side)));

@@ -4,13 +4,14 @@ use pocket_broker::body::{Body, Value};
 use pocket_broker::store::StoreName;
 use pocket_broker::{Extent, ReceiveOptions, RowFilter, Rows};
 
-use super::super::support::shop::{Shop, show_all, top_of};
+use super::super::support::shop::{Shop, keyed, show_all, top_of};
 
 mount! {
     a_body_of_64_kib_has_a_record_of_its_own,
     a_page_of_a_view_has_4_mib,
     a_rollback_leaves_large_bodies,
     bodies_go_with_their_rows,
+    d24_the_end_of_a_lane_takes_the_bodies_of_what_was_received,
     d02_receive_gives_64_mib_and_a_larger_row_alone,
     runs_have_at_most_64_kib,
 }
@@ -134,4 +135,18 @@ async fn a_page_of_a_view_has_4_mib(shop: &Shop) {
         }
         assert_eq!(seen, shop.messages("kitchen", filter).await);
     }
+}
+
+/// The run that they are in goes later, with the last of it.
+async fn d24_the_end_of_a_lane_takes_the_bodies_of_what_was_received(shop: &Shop) {
+    let large = |body: &str| Body { value: Value::from(body).into(), packing: 0, size: 64.0 * KIB };
+    let messages = ["0", "1", "2"].map(|body| shop.message_of("DEFAULT", large(body))).into();
+    shop.broker.enqueue("kitchen", messages, keyed("a"), None).await.expect("it can be enqueued");
+    shop.receive_top("kitchen", 1).await;
+    let lane = shop.messages("kitchen", RowFilter::default()).await.remove(0).conversation_handle;
+    shop.end(&lane).await;
+    assert_eq!((shop.records_in(StoreName::Messages).await, shop.records_in(StoreName::Bodies).await), (1, 2));
+    shop.assert_sound().await;
+    assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 1", "0 DEFAULT 1 2"]);
+    assert_eq!((shop.records_in(StoreName::Messages).await, shop.records_in(StoreName::Bodies).await), (0, 0));
 }
