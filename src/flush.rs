@@ -143,9 +143,13 @@ impl Work<'_> {
     /// while something is held, one to transmit exactly while something is outgoing.
     fn reconcile(&mut self, id: SideId, arrivals: &Map<SideId, u64>) {
         let Some(cached) = self.changes.conversations.get_mut(&id.conversation) else { return };
+        let before = cached.stored.as_ref().and_then(|stored| stored.side(id.role));
+        // One that has waited has older rows than those that come with the end of its wait.
+        let has_waited = before.is_some_and(Side::waits);
         if let Some(side) = cached.current.as_mut().and_then(|conversation| conversation.side_mut(id.role).as_mut()) {
             let arrived = arrivals.get(&id).copied().unwrap_or(side.first_order);
-            side.turn = (side.unread > 0 && !side.waits()).then(|| side.turn.unwrap_or(arrived));
+            let turn = if has_waited { side.first_order } else { side.turn.unwrap_or(arrived) };
+            side.turn = (side.unread > 0 && !side.waits()).then_some(turn);
             side.held_turn = (side.held_count() > 0).then(|| side.held_turn.unwrap_or(arrived));
         }
         let queue = |side: &Side| self.catalog.queue_of(side.service).map_or(0, |queue| queue.number);

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::changes::Changes;
-use crate::conversation::Side;
+use crate::conversation::{Side, State};
 use crate::core::Core;
 use crate::definitions::{self, Catalog};
 use crate::driver::Driver;
@@ -44,6 +44,8 @@ pub(crate) enum Attempt {
     Begun,
     /// The application gave up on the messages.
     Failed,
+    /// The same, and its mark is off: the commit had failed before.
+    Refused,
     /// Something else was in the way: the storage, a lock, the caller's abort.
     Withdrawn,
 }
@@ -51,7 +53,9 @@ pub(crate) enum Attempt {
 /// Counts an attempt. Gives whether the messages are poison: then the queue is off from now on.
 pub(crate) fn count(work: &mut Work<'_>, id: SideId, attempt: Attempt) -> Outcome<bool> {
     let Some(mut conversation) = work.conversation(id.conversation)? else { return Ok(false) };
-    let Some(side) = conversation.side_mut(id.role).as_mut() else { return Ok(false) };
+    let side = conversation.side_mut(id.role).as_mut();
+    // One that has ended has nothing left to try, and nobody would take off what is counted.
+    let Some(side) = side.filter(|side| side.state != State::DisconnectedOutbound) else { return Ok(false) };
     let service = side.service;
     let queue = work.queue_of(service)?;
     let epoch = work.queue(queue.number)?.services.get(&service).map_or(0, |counters| counters.epoch);
@@ -60,8 +64,9 @@ pub(crate) fn count(work: &mut Work<'_>, id: SideId, attempt: Attempt) -> Outcom
     match attempt {
         Attempt::Begun => trial.unfinished += 1,
         Attempt::Failed | Attempt::Withdrawn => trial.unfinished = trial.unfinished.saturating_sub(1),
+        Attempt::Refused => {}
     }
-    if attempt == Attempt::Failed {
+    if matches!(attempt, Attempt::Failed | Attempt::Refused) {
         trial.rollbacks += 1;
         work.count(service, |counters| counters.tried(before.rollbacks, trial.rollbacks))?;
     }

@@ -162,6 +162,9 @@ impl Recover {
         for side in &self.attempts {
             poison::count(work, *side, if is_counted { Attempt::Failed } else { Attempt::Withdrawn })?;
         }
+        if is_counted && self.attempts.is_empty() {
+            poison::count(work, self.id, Attempt::Refused)?;
+        }
         let nothing = Recovered { attempts: 0, next: Next::Rollback, retry_at: None, handle: "".into() };
         let Some(mut conversation) = work.conversation(self.id.conversation)? else { return Ok(nothing) };
         let handle = conversation.handle(self.id.role);

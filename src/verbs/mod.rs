@@ -191,8 +191,11 @@ impl Verb {
             }
             Self::Recover(recover) => recover.run(work).map(Answer::Recovered),
             Self::Resume(handles) => {
-                for side in handles.iter().filter_map(|handle| Decoded::parse(handle)).map(|decoded| decoded.side) {
-                    recoverability::resume(work, side, None)?;
+                for handle in handles {
+                    // Not the next lane for the handle of one that has ended.
+                    if let Some((conversation, role)) = work.find(handle)? {
+                        recoverability::resume(work, conversation.id_of(role), None)?;
+                    }
                 }
                 Ok(Answer::Done)
             }

@@ -17,6 +17,7 @@ mount! {
     d04_only_a_failure_of_the_work_counts,
     d04_the_bad_one_among_good_ones_is_found,
     d04_the_count_ends_with_its_conversation,
+    d04_what_has_ended_is_not_counted,
     d04_there_is_one_event_over_all_tabs,
     d04_what_is_counted_survives_its_tab,
 }
@@ -196,6 +197,22 @@ async fn d04_the_count_ends_with_its_conversation(shop: &Shop) {
     assert_eq!((rollbacks(shop, "kitchen").await, rollbacks(shop, "house").await), ((0, true), (1, true)));
     shop.broker.end_conversation(&second.target, EndOptions::default()).await.expect("it can be ended");
     assert_eq!(rollbacks(shop, "house").await, (0, true));
+}
+
+/// Its endpoint is still there, to be told to the far side.
+async fn d04_what_has_ended_is_not_counted(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.switch("counter", Status::Off).await;
+    let transaction = begin(shop);
+    receive(&transaction, "kitchen").await;
+    // Locks do not protect from a tab that has lost them.
+    let robber = shop.tab_without_locks().await;
+    robber.end_conversation(&dialog.target, EndOptions::default()).await.expect("it can be ended");
+    robber.close().await;
+    transaction.fail(None).await;
+    assert_eq!((shop.state(&dialog.target).await, rollbacks(shop, "kitchen").await), ("DO", (0, true)));
+    shop.clean_up(&dialog.target).await;
+    assert_eq!(rollbacks(shop, "kitchen").await, (0, true));
 }
 
 async fn d04_there_is_one_event_over_all_tabs(shop: &Shop) {

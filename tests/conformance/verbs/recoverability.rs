@@ -26,6 +26,9 @@ mount! {
     d35_a_waiting_conversation_is_passed_over_but_not_by_name,
     d35_a_waiting_conversation_moves_with_its_group_and_its_service,
     d35_activation_off_is_said,
+    d35_five_commits_that_fail_are_poison,
+    d35_the_handle_of_a_lane_that_has_ended_resumes_nothing,
+    d35_what_comes_with_the_end_of_a_wait_takes_no_turn_away,
     d35_attempts_in_all_and_the_waits_between_them,
     d35_rollback_is_the_poison_rule,
     d35_the_order_is_kept,
@@ -201,6 +204,29 @@ async fn d35_a_timer_of_a_waiting_conversation_waits_too(shop: &Shop) {
     assert_eq!(again.attempts, 2, "the timer is no success of the message");
 }
 
+/// The one that has waited longest is still the first in line.
+async fn d35_what_comes_with_the_end_of_a_wait_takes_no_turn_away(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.timer_of(&dialog.target, 10_000.0, "").await;
+    let failed = fails(shop, FailureKind::Ordinary, &policy(0, 3)).await;
+    assert_eq!(failed.retry_at, Some(shop.clock().now() + 10_000.0));
+    shop.order("other").await;
+    assert_eq!(shop.pass(10_000.0).await, 1);
+    shop.assert_sound().await;
+    assert_eq!(shop.receive("kitchen").await, ["0 DialogTimer 1", "0 Order 0 m1"]);
+}
+
+async fn d35_the_handle_of_a_lane_that_has_ended_resumes_nothing(shop: &Shop) {
+    shop.enqueue_key("kitchen", "a", "m1").await;
+    let ended = fails(shop, FailureKind::Ordinary, &policy(0, 3)).await.handle;
+    shop.end(&ended).await;
+    shop.broker.resume(vec![ended]).await.expect("the broker is open");
+    assert!(try_top(shop).await.is_none(), "the next lane waits as this one did");
+    let next = shop.messages("kitchen", RowFilter::default()).await.remove(0).conversation_handle;
+    shop.broker.resume(vec![next]).await.expect("the broker is open");
+    assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 m1"]);
+}
+
 async fn d35_rollback_is_the_poison_rule(shop: &Shop) {
     shop.order("m1").await;
     let policy = Recoverability { finally: Finally::Rollback, ..policy(0, 0) };
@@ -236,9 +262,8 @@ async fn d35_a_circumstance_does_not_count(shop: &Shop) {
 }
 
 /// A commit that is refused because of what the handler did: the next attempt would do the same.
-async fn d35_a_failure_after_a_failed_commit_counts(shop: &Shop) {
+async fn fails_to_commit(shop: &Shop, policy: &Recoverability) -> Recovered {
     let gone = shop.begin().await;
-    shop.order("m1").await;
     let (transaction, _) = try_top(shop).await.expect("it is tried at once");
     transaction.end_conversation(&gone.handle, pocket_broker::EndOptions::default()).await.expect("it is there");
     // Locks do not protect from a tab that has lost them.
@@ -248,10 +273,25 @@ async fn d35_a_failure_after_a_failed_commit_counts(shop: &Shop) {
     let error = refused(transaction.commit().await, ErrorCode::ConversationNotFound);
     let mut failure = failure(FailureKind::Ordinary);
     failure.error.code = Some(error.code().name().into());
-    let recovered = transaction.recover(failure, policy(0, 3)).await.expect("it can be stored").expect("it counts");
+    transaction.recover(failure, policy.clone()).await.expect("it can be stored").expect("it counts")
+}
+
+async fn d35_a_failure_after_a_failed_commit_counts(shop: &Shop) {
+    shop.order("m1").await;
+    let recovered = fails_to_commit(shop, &policy(0, 3)).await;
     assert_eq!((recovered.attempts, recovered.next), (1, Next::Delayed));
     shop.pass(10_000.0).await;
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1"]);
+}
+
+/// Else it would be tried for ever.
+async fn d35_five_commits_that_fail_are_poison(shop: &Shop) {
+    shop.order("m1").await;
+    for count in 1..=5 {
+        fails_to_commit(shop, &Recoverability { finally: Finally::Rollback, ..policy(0, 0) }).await;
+        let queue = shop.queue("kitchen").await;
+        assert_eq!((queue.consecutive_rollbacks, queue.is_receive_enabled), (count, count < 5));
+    }
 }
 
 async fn d35_activation_off_is_said(shop: &Shop) {
