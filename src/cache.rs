@@ -38,9 +38,12 @@ impl Runs {
     }
 }
 
-/// The first turns of each queue. The queue's record says with a number whether they are still the first.
+/// The first turns of each queue. The queue's record says with a number whether they are still the first. And whose turn it probably is.
 #[derive(Debug, Default)]
-pub(crate) struct Heads(RefCell<Map<u32, Head>>);
+pub(crate) struct Heads {
+    first: RefCell<Map<u32, Head>>,
+    next: RefCell<Map<u32, Turn>>,
+}
 
 /// The first turns of one queue, and as of which number.
 type Head = (u64, Rc<Vec<Turn>>);
@@ -48,20 +51,28 @@ type Head = (u64, Rc<Vec<Turn>>);
 impl Heads {
     /// The turns of a queue as of `version`.
     pub(crate) fn get(&self, queue: u32, version: u64) -> Option<Rc<Vec<Turn>>> {
-        self.0.borrow().get(&queue).filter(|(known, _)| *known == version).map(|(_, turns)| Rc::clone(turns))
-    }
-
-    pub(crate) fn clear(&self) {
-        self.0.borrow_mut().clear();
-    }
-
-    /// Whose turn it probably is: worth reading ahead.
-    pub(crate) fn guess(&self, queue: u32) -> Option<Turn> {
-        self.0.borrow().get(&queue).and_then(|(_, turns)| turns.first()).cloned()
+        self.first.borrow().get(&queue).filter(|(known, _)| *known == version).map(|(_, turns)| Rc::clone(turns))
     }
 
     pub(crate) fn put(&self, queue: u32, version: u64, turns: Rc<Vec<Turn>>) {
-        self.0.borrow_mut().insert(queue, (version, turns));
+        self.first.borrow_mut().insert(queue, (version, turns));
+    }
+
+    pub(crate) fn clear(&self) {
+        self.first.borrow_mut().clear();
+    }
+
+    /// Whose turn it probably is: worth reading ahead, and its lock worth asking for.
+    pub(crate) fn guess(&self, queue: u32) -> Option<Turn> {
+        self.next.borrow().get(&queue).cloned()
+    }
+
+    pub(crate) fn expect(&self, queue: u32, next: Option<Turn>) {
+        let mut expected = self.next.borrow_mut();
+        match next {
+            Some(turn) => _ = expected.insert(queue, turn),
+            None => _ = expected.remove(&queue),
+        }
     }
 }
 

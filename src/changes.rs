@@ -75,6 +75,8 @@ pub(crate) struct Changes {
     pub(crate) taken: Map<SideId, Taken>,
     /// What has been ENDed.
     pub(crate) ended: Vec<SideId>,
+    /// Sides whose turns are stored too far in front, and the orders of their oldest unread rows.
+    pub(crate) late: Vec<(SideId, u64)>,
     pub(crate) group_states: Map<Rc<str>, Option<Body>>,
     /// Lanes that were begun, and ids that were noted (queue, id) with the message that has it.
     pub(crate) lanes: Map<Lane, u64>,
@@ -122,6 +124,7 @@ pub(crate) struct Mark {
     block: (u64, u64),
     pending: usize,
     ended: usize,
+    late: usize,
     writes: usize,
     told: Told,
     counts: Counts,
@@ -146,6 +149,7 @@ impl Changes {
         self.unreadable = Map::default();
         self.conversations.retain(|_, cached| cached.dirty);
         self.queues.clear();
+        self.late.clear();
     }
 
     /// Everything has been handed to the storage transaction: it is stored as far as this unit of work can see.
@@ -164,6 +168,7 @@ impl Changes {
             block: self.block,
             pending: self.pending.len(),
             ended: self.ended.len(),
+            late: self.late.len(),
             writes: self.writes.len(),
             told: self.notice.told(),
             counts: self.counts,
@@ -205,6 +210,7 @@ impl Changes {
         self.block = mark.block;
         self.pending.truncate(mark.pending);
         self.ended.truncate(mark.ended);
+        self.late.truncate(mark.late);
         self.writes.truncate(mark.writes);
         self.notice.back_to(mark.told);
         self.counts = mark.counts;

@@ -140,6 +140,7 @@ impl Unread {
                 })
                 .into_iter()
                 .collect(),
+            left: None,
         };
         take.run(work)
     }

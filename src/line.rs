@@ -44,11 +44,28 @@ pub(crate) fn members_in_line(work: &mut Work<'_>, queue: u32, group: &str) -> O
     Ok(Sides { sides: turns.iter().map(|turn| turn.side).collect(), problem })
 }
 
+/// Where a turn belongs.
+type Place = (u32, u64, SideId);
+
+fn place(turn: &Turn) -> Place {
+    (10u32.saturating_sub(turn.priority), turn.order, turn.side)
+}
+
 /// Puts a turn where it belongs.
 fn put(turns: &mut VecDeque<Turn>, turn: Turn) {
-    let place = |turn: &Turn| (10u32.saturating_sub(turn.priority), turn.order, turn.side);
     let position = turns.iter().position(|other| place(other) > place(&turn)).unwrap_or(turns.len());
     turns.insert(position, turn);
+}
+
+/// The order in the key of a side's turn is made that of its oldest unread row.
+pub(crate) fn correct(work: &mut Work<'_>, id: SideId, order: u64) -> Outcome<()> {
+    let Some(mut conversation) = work.conversation(id.conversation)? else { return Ok(()) };
+    let Some(side) = conversation.side_mut(id.role) else { return Ok(()) };
+    side.turn = Some(order);
+    let service = side.service;
+    work.count(service, |_| {})?;
+    work.save(conversation);
+    Ok(())
 }
 
 /// The turns of a queue in their order, page by page. What can't be read is passed over.
@@ -59,6 +76,8 @@ pub(crate) struct Line {
     /// The key of the last turn that was read, and whether none follows.
     last: Option<Key>,
     is_complete: bool,
+    /// The place of the last turn that was read: none of those that were not comes before it.
+    end: Option<Place>,
     /// Groups that the transaction holds already are passed over.
     only_new: bool,
     /// Why the first that was passed over could not be read.
@@ -67,7 +86,15 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn of(queue: u32) -> Self {
-        Self { queue, turns: VecDeque::new(), last: None, is_complete: false, only_new: false, problem: None }
+        Self {
+            queue,
+            turns: VecDeque::new(),
+            last: None,
+            is_complete: false,
+            end: None,
+            only_new: false,
+            problem: None,
+        }
     }
 
     /// The same without the groups that the transaction holds already.
@@ -79,10 +106,8 @@ impl Line {
     /// The next whose group can be had and which has something to receive.
     pub(crate) fn next(&mut self, work: &mut Work<'_>) -> Outcome<Option<Turn>> {
         loop {
-            if self.turns.is_empty() && !self.read_page(work)? {
-                return Ok(None);
-            }
-            let Some(turn) = self.turns.pop_front() else { continue };
+            self.read_on(work)?;
+            let Some(turn) = self.turns.pop_front() else { return Ok(None) };
             if !work.is_free(&turn.group) || (self.only_new && work.holds(&turn.group)) {
                 continue;
             }
@@ -94,9 +119,7 @@ impl Line {
             if readable(work, &conversation, turn.side).is_none() {
                 continue;
             }
-            if self.turns.is_empty() {
-                self.read_page(work)?;
-            }
+            self.read_on(work)?;
             // The order in a key is a lower bound. It matters only if another of the same priority may have waited longer.
             let rival = self.turns.front().filter(|rival| rival.priority == turn.priority).map(|rival| rival.order);
             if let Some(rival) = rival {
@@ -111,47 +134,64 @@ impl Line {
         }
     }
 
-    /// Puts a turn where it belongs, here and in the store.
+    /// Puts a turn where it belongs, here and in the store. A transaction's call notes it, for who may write.
     fn step_back(&mut self, work: &mut Work<'_>, turn: Turn, order: u64) -> Outcome<()> {
-        if !work.is_view()
-            && let Some(mut conversation) = work.conversation(turn.side.conversation)?
-        {
-            if let Some(side) = conversation.side_mut(turn.side.role) {
-                side.turn = Some(order);
-            }
-            work.count(turn.service, |_| {})?;
-            work.save(conversation);
+        if !work.is_view() {
+            correct(work, turn.side, order)?;
+        } else if !work.changes.taken.contains_key(&turn.side) {
+            work.changes.late.push((turn.side, order));
         }
         put(&mut self.turns, Turn { order, ..turn });
         Ok(())
     }
 
-    /// Reads the next turns; false when there are none. The first page is remembered as long as the queue's record says that it is current.
-    fn read_page(&mut self, work: &mut Work<'_>) -> Outcome<bool> {
-        if self.is_complete {
-            return Ok(false);
+    /// Whose turn it will probably be when `turn` has got its rows. `left`: not above the order of what it still has.
+    pub(crate) fn after(&self, turn: Turn, left: Option<u64>) -> Option<Turn> {
+        let left = left.map(|order| Turn { order, ..turn });
+        let rival = self.turns.front();
+        let rank = |turn: &Turn| (10u32.saturating_sub(turn.priority), turn.order);
+        // An order is one row's alone.
+        left.filter(|left| rival.is_none_or(|rival| rank(left) < rank(rival))).or_else(|| rival.cloned())
+    }
+
+    /// Reads until it is known who comes next: who has stepped back may be behind some that were not read.
+    fn read_on(&mut self, work: &mut Work<'_>) -> Outcome<()> {
+        while !self.is_complete && self.turns.front().is_none_or(|front| self.end.is_none_or(|end| place(front) > end))
+        {
+            self.read_page(work)?;
         }
+        Ok(())
+    }
+
+    /// Reads the next turns. The first page is remembered as long as the queue's record says that it is current.
+    fn read_page(&mut self, work: &mut Work<'_>) -> Outcome<()> {
         let version = work.queue(self.queue)?.turns;
-        let is_first = self.last.is_none() && !work.is_view();
-        if let Some(turns) = is_first.then(|| work.core.heads.get(self.queue, version)).flatten() {
-            self.is_complete = count(turns.len()) < u64::from(PAGE);
-            self.last = turns.last().map(Turn::key);
-            self.turns.extend(turns.iter().cloned());
-            return Ok(true);
-        }
-        let mut range = Turn::of_queue(self.queue);
-        if let Some(last) = &self.last {
-            range.lower = Bound::Excluding(last.clone());
-        }
-        let page = read_turns(work, range, Some(PAGE))?;
+        let is_first = self.last.is_none();
+        let known = is_first.then(|| work.core.heads.get(self.queue, version)).flatten();
+        let page = match known {
+            Some(turns) => Page {
+                count: count(turns.len()),
+                last: turns.last().map(Turn::key),
+                turns: turns.to_vec(),
+                problem: None,
+            },
+            None => {
+                let mut range = Turn::of_queue(self.queue);
+                if let Some(last) = &self.last {
+                    range.lower = Bound::Excluding(last.clone());
+                }
+                let page = read_turns(work, range, Some(PAGE))?;
+                if is_first && page.problem.is_none() {
+                    work.core.heads.put(self.queue, version, Rc::new(page.turns.clone()));
+                }
+                page
+            }
+        };
         (self.is_complete, self.last) = (page.count < u64::from(PAGE), page.last);
-        match page.problem {
-            Some(problem) => _ = self.problem.get_or_insert(problem),
-            None if is_first => work.core.heads.put(self.queue, version, Rc::new(page.turns.clone())),
-            None => {}
-        }
-        self.turns.extend(page.turns);
-        Ok(true)
+        self.end = page.turns.last().map(place).or(self.end);
+        self.problem = self.problem.take().or(page.problem);
+        page.turns.into_iter().for_each(|turn| put(&mut self.turns, turn));
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ use crate::definitions::{self, Catalog};
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::SideId;
+use crate::line;
 use crate::map::Map;
 use crate::notice::Notice;
 use crate::reads::Reads;
@@ -111,17 +112,24 @@ impl Attempts {
         number.is_none_or(|number| !self.0.borrow().contains_key(&number))
     }
 
-    /// Counts the begin of an attempt, in the storage transaction that reads the rows.
+    /// Counts the begin of an attempt, in the storage transaction that reads the rows, and puts turns that were found too far in front
+    /// (`late`) where they belong.
     pub(crate) async fn begin(
         &self,
         core: &Core,
         tx: &Tx,
         catalog: Rc<Catalog>,
         side: SideId,
+        late: &[(SideId, u64)],
     ) -> Outcome<Option<Begun>> {
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         let mut driver = Driver { core, tx, call: 0, catalog, reads: &mut reads, changes: &mut changes };
-        let counted = driver.run(Purpose::Commit, |work| self.count_begin(work, side)).await?;
+        let begin = |work: &mut Work<'_>| {
+            work.need(late.iter().map(|(late, _)| late.conversation), [])?;
+            late.iter().try_for_each(|(late, order)| line::correct(work, *late, *order))?;
+            self.count_begin(work, side)
+        };
+        let counted = driver.run(Purpose::Commit, begin).await?;
         let Some((queue, is_poison)) = counted else { return Ok(None) };
         driver.hand_over().await?;
         let catalog = driver.catalog;

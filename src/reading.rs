@@ -121,12 +121,14 @@ pub(crate) fn read_rows(
         to: readable.from,
         system: Vec::new(),
         runs: Vec::new(),
+        left: None,
     };
     match fill(work, conversation, &readable, owner, allowance, &mut take, rows) {
         // What comes before it can be had: it stops who comes next.
         Err(Stop::Failed(error)) if take.count() > 0 && error.is_corrupt() => {}
         outcome => outcome.map_err(|stop| stop.about(&owner.handle))?,
     }
+    take.left = (take.to < readable.to).then(|| take.next_order());
     Ok(Some(take).filter(|take| take.count() > 0))
 }
 

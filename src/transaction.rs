@@ -293,7 +293,7 @@ impl Transaction {
                 && let Some(first) = takes.first().filter(|_| is_first)
             {
                 let catalog = Rc::clone(&driver.catalog);
-                begun = self.attempts.begin(&self.core, tx, catalog, first.side).await?;
+                begun = self.attempts.begin(&self.core, tx, catalog, first.side, &driver.changes.late).await?;
             }
             Ok::<_, Stop>(answer)
         });

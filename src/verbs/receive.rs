@@ -188,9 +188,12 @@ fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition, top: Option<u64>)
         let sides = if turn.is_shared { members_in_line(work, queue.number, &turn.group)? } else { turn.side.into() };
         let received = pass_over(read_sides(work, sides, top), &mut line.problem)?.unwrap_or_default();
         if !received.takes.is_empty() && work.try_lock(&turn.group)? {
+            let left = received.takes.iter().find(|take| take.side == turn.side).and_then(|take| take.left);
+            work.core.heads.expect(queue.number, line.after(turn, left));
             return Ok(received);
         }
     }
+    work.core.heads.expect(queue.number, None);
     line.problem.map_or_else(|| Ok(Received::default()), |problem| Err(problem.into()))
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Take {
     pub(crate) system: Vec<(System, u64)>,
     /// The runs that the rows were in.
     pub(crate) runs: Vec<TakenRun>,
+    /// What comes after them in sequence has no lower order; `None`: nothing does.
+    pub(crate) left: Option<u64>,
 }
 
 /// A run that rows were taken from.
@@ -42,6 +44,14 @@ impl Take {
     /// How many rows.
     pub(crate) fn count(&self) -> u64 {
         self.to.saturating_sub(self.from) + message::count(self.system.len())
+    }
+
+    /// The lowest order that what follows the rows in sequence can have.
+    pub(crate) fn next_order(&self) -> u64 {
+        self.runs.last().map_or(0, |run| match self.to {
+            to if to <= run.last => run.first_order + to.saturating_sub(run.first),
+            _ => run.last_order + 1,
+        })
     }
 
     fn has(&self, (class, number): (Class, u64)) -> bool {

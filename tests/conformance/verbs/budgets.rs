@@ -7,6 +7,8 @@ use super::super::support::shop::{Shop, keyed, refused};
 mount! {
     a_receive_costs_the_same_at_any_length,
     a_refused_verb_writes_nothing,
+    a_transaction_that_receives_costs_the_same_however_many_take_turns,
+    a_transaction_that_receives_needs_two_storage_transactions,
     an_enqueue_on_an_open_lane_needs_two_reads_and_three_writes,
     an_enqueue_finds_its_lane_by_one_key,
     an_end_costs_the_same_at_any_size,
@@ -185,4 +187,54 @@ async fn a_refused_verb_writes_nothing(shop: &Shop) {
     refused(shop.try_send("x", "Note", "x").await, pocket_broker::error::ErrorCode::ConversationNotFound);
     assert_eq!(shop.receive("counter").await, [""; 0]);
     assert_eq!(shop.faults.writes(), 0);
+}
+
+/// Receives one row in a transaction, and commits. Gives the storage transactions and reads of it.
+async fn handle_one(shop: &Shop) -> (u32, u32) {
+    shop.faults.reset_counts();
+    let transaction = shop.broker.begin().expect("the broker is open");
+    let rows = transaction.receive("kitchen", super::super::support::shop::top_of(1)).await.expect("the queue is on");
+    assert_eq!(rows.len(), 1);
+    transaction.commit().await.expect("it commits");
+    (shop.faults.calls(Operation::Begin), shop.faults.reads())
+}
+
+async fn a_transaction_that_receives_needs_two_storage_transactions(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    shop.send_many(&dialog.initiator, "Note", 0..8).await;
+    handle_one(shop).await;
+    for _ in 0..3 {
+        let (transactions, reads) = handle_one(shop).await;
+        assert_eq!(transactions, 2, "the look and the commit");
+        assert!(reads <= 8, "{reads} reads");
+    }
+    // The turn goes round.
+    let other = shop.order("m1").await;
+    for number in 0..6 {
+        shop.send(&other.initiator, "Note", &number.to_string()).await;
+        shop.send(&dialog.initiator, "Note", &number.to_string()).await;
+    }
+    for _ in 0..6 {
+        handle_one(shop).await;
+    }
+    for _ in 0..6 {
+        assert_eq!(handle_one(shop).await.0, 2);
+    }
+}
+
+async fn a_transaction_that_receives_costs_the_same_however_many_take_turns(shop: &Shop) {
+    let mut dialogs = Vec::new();
+    for _ in 0..50 {
+        dialogs.push(shop.order("m1").await);
+    }
+    for dialog in &dialogs {
+        shop.send(&dialog.initiator, "Note", "m2").await;
+    }
+    handle_one(shop).await;
+    let (_, early) = handle_one(shop).await;
+    for _ in 0..60 {
+        handle_one(shop).await;
+    }
+    let (_, late) = handle_one(shop).await;
+    assert!(late <= early, "{late} reads, {early} before");
 }

@@ -16,6 +16,8 @@ mount! {
     b41_an_error_comes_before_the_rest,
     b42_an_end_dialog_comes_last,
     b43_after_an_error_the_rest_can_be_received,
+    d17_transactions_take_turns_by_the_oldest_row,
+    d17_who_was_received_from_goes_behind_all_that_wait,
     receiving_in_parts_misses_nothing,
     what_is_ready_at_many_conversations_is_found,
     top_is_a_whole_number_from_one,
@@ -159,4 +161,43 @@ async fn what_is_ready_at_many_conversations_is_found(shop: &Shop) {
     transaction.rollback();
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 0"]);
     assert_eq!(shop.messages("kitchen", RowFilter::default()).await.len(), 19);
+}
+
+/// So many dialogs, more than are looked at together, with two messages each: the first ones came before the second ones.
+async fn two_each(shop: &Shop, dialogs: usize) {
+    let mut begun = Vec::new();
+    for number in 0..dialogs {
+        begun.push(shop.order(&number.to_string()).await);
+    }
+    for (number, dialog) in begun.iter().enumerate() {
+        shop.send(&dialog.initiator, "Note", &(dialogs + number).to_string()).await;
+    }
+}
+
+/// The body of the next message.
+fn body_of(rows: &[String]) -> Option<&str> {
+    rows.first().and_then(|row| row.rsplit(' ').next())
+}
+
+async fn d17_transactions_take_turns_by_the_oldest_row(shop: &Shop) {
+    two_each(shop, 40).await;
+    for number in 0..80 {
+        let transaction = shop.broker.begin().expect("the broker is open");
+        let rows = show_all(&transaction.receive("kitchen", top_of(1)).await.expect("the queue is on"));
+        assert_eq!(body_of(&rows), Some(&*number.to_string()), "nobody is passed over");
+        transaction.commit().await.expect("it commits");
+    }
+}
+
+async fn d17_who_was_received_from_goes_behind_all_that_wait(shop: &Shop) {
+    two_each(shop, 40).await;
+    let transaction = shop.broker.begin().expect("the broker is open");
+    for number in 0..36 {
+        let rows = show_all(&transaction.receive("kitchen", top_of(1)).await.expect("the queue is on"));
+        assert_eq!(body_of(&rows), Some(&*number.to_string()));
+    }
+    transaction.commit().await.expect("it commits");
+    for number in 36..80 {
+        assert_eq!(body_of(&shop.receive_top("kitchen", 1).await), Some(&*number.to_string()));
+    }
 }
