@@ -5,7 +5,7 @@ mod views;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use crate::body::Body;
 use crate::call::{Call, unexpected, with_groups};
@@ -36,7 +36,6 @@ pub struct Broker {
     tally: Rc<Tally>,
     closed: Cell<bool>,
     listeners: RefCell<Vec<u64>>,
-    transactions: RefCell<Vec<Weak<Transaction>>>,
 }
 
 impl fmt::Debug for Broker {
@@ -69,7 +68,6 @@ impl Broker {
             lock_timeout: LOCK_TIMEOUT,
             closed: Cell::new(false),
             listeners: RefCell::default(),
-            transactions: RefCell::default(),
         }
     }
 
@@ -319,9 +317,7 @@ impl Broker {
     pub fn begin(&self) -> Result<Rc<Transaction>> {
         self.check_open()?;
         let transaction = Rc::new(Transaction::new(Rc::clone(&self.core), self.lock_timeout, Rc::clone(&self.tally)));
-        let mut transactions = self.transactions.borrow_mut();
-        transactions.retain(|transaction| transaction.strong_count() > 0);
-        transactions.push(Rc::downgrade(&transaction));
+        self.core.add(&transaction);
         Ok(transaction)
     }
 
@@ -334,9 +330,11 @@ impl Broker {
         for number in self.listeners.take() {
             self.core.forget(number);
         }
-        for transaction in self.transactions.take().iter().filter_map(Weak::upgrade) {
-            transaction.close();
-        }
+        let transactions = self.core.transactions();
+        transactions
+            .iter()
+            .filter(|transaction| transaction.is_of(&self.tally))
+            .for_each(|transaction| transaction.close());
         // Verbs that wait for a group find the broker closed.
         self.core.locks.wake();
         self.core.bell.ring_all();
@@ -356,6 +354,7 @@ impl Broker {
     /// The connection is gone, or nobody needs it any more: whatever is asked of any broker over it is refused from now on.
     pub fn abandon(&self) {
         self.core.closed.set(true);
+        self.core.gate.unlock();
         self.core.poller.ring();
     }
 
@@ -364,8 +363,9 @@ impl Broker {
         self.core.poll_by(at);
     }
 
-    /// Calls `lost` when the browser has thrown the database away.
-    pub fn on_lost(&self, lost: Rc<dyn Fn()>) {
+    /// Calls `lost` when the database is gone: with `true` if it may have been deleted while the page slept, with `false` if the browser has thrown
+    /// it away.
+    pub fn on_lost(&self, lost: Rc<dyn Fn(bool)>) {
         self.core.on_lost(lost);
     }
 

@@ -155,6 +155,7 @@ impl Core {
             if asks > 0 {
                 self.locks.assume();
             }
+            let closings = self.gate.closings();
             let attempt =
                 transact(&*self.host.store, scope, Mode::ReadWrite, async |tx| self.run_all(tx, batch, is_stale).await);
             let outcome = attempt.await;
@@ -174,6 +175,7 @@ impl Core {
                     self.locks.ask_all(wanted).await;
                 }
                 Err(Stop::Stale) if !is_stale => is_stale = true,
+                Err(Stop::Failed(error)) if self.was_suspended(&error, closings) => self.forget_uncommitted(),
                 // It was rolled back, and whatever did it may have passed (D27).
                 Err(Stop::Failed(error)) if !retried && error.is_rolled_back() => {
                     self.forget_uncommitted();

@@ -17,7 +17,9 @@ use crate::notice::Notice;
 use crate::poller::Poller;
 use crate::stats::Tally;
 use crate::store::{Key, Mode, Range, Store, StoreName, Tx, transact};
+use crate::suspend::{Gate, gated};
 use crate::sweep::DeadEntries;
+use crate::transaction::Transaction;
 use crate::waiting::Bell;
 use crate::work::{Number, Numbers};
 
@@ -52,6 +54,9 @@ impl fmt::Debug for Host {
 /// Gets every notice.
 pub type Listener = Rc<dyn Fn(&Notice)>;
 
+/// Called once, when the database is gone: `true` if it may have been deleted while the page slept, `false` if the browser has thrown it away.
+pub(crate) type OnLost = Rc<dyn Fn(bool)>;
+
 pub(crate) struct Core {
     pub(crate) host: Host,
     pub(crate) instance_id: Rc<str>,
@@ -67,11 +72,14 @@ pub(crate) struct Core {
     /// Brokers that are not closed.
     pub(crate) brokers: Cell<u32>,
     pub(crate) closed: Cell<bool>,
+    /// Closed while the page sleeps. The host's store and locks are behind it.
+    pub(crate) gate: Rc<Gate>,
+    transactions: RefCell<Vec<Weak<Transaction>>>,
     /// Of the brokers that are open.
     pub(crate) tallies: RefCell<Vec<Weak<Tally>>>,
-    /// The connection that is known to lead to this broker's database.
-    connection: Cell<u64>,
-    on_lost: RefCell<Option<Rc<dyn Fn()>>>,
+    /// The connection that is known to lead to this broker's database, and how often the page had slept by then.
+    connection: Cell<(u64, u64)>,
+    on_lost: RefCell<Option<OnLost>>,
     catalog: RefCell<Rc<Catalog>>,
     /// The next conversation number, and the end of the block that it is from.
     conversations: Cell<(u64, u64)>,
@@ -91,6 +99,8 @@ async fn claim(tx: &Tx, number: Number, count: u64) -> Result<u64> {
 impl Core {
     /// Opens the database: gives it its birth record if it has none, and reads the definitions. Independent of the number of rows.
     pub(crate) async fn open(host: Host) -> Result<Rc<Self>> {
+        let gate = Rc::<Gate>::default();
+        let host = gated(host, &gate);
         let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues, StoreName::Due];
         let ids = Rc::clone(&host.ids);
         let ((instance_id, catalog), due) = transact(&*host.store, &scope, Mode::ReadWrite, async |tx| {
@@ -111,8 +121,10 @@ impl Core {
             poller: Poller::default(),
             brokers: Cell::new(0),
             closed: Cell::new(false),
+            gate,
+            transactions: RefCell::default(),
             tallies: RefCell::default(),
-            connection: Cell::new(1),
+            connection: Cell::new((1, 0)),
             on_lost: RefCell::default(),
             catalog: RefCell::new(Rc::new(catalog)),
             conversations: Cell::new((0, 0)),
@@ -129,30 +141,35 @@ impl Core {
 
     /// After a lost connection: whether the database is still the one that was opened. A browser may have thrown it away.
     pub(crate) async fn check_database(&self, tx: &Tx) -> Result<()> {
-        let connection = self.host.store.connections();
-        if connection == self.connection.get() {
+        let (connection, closings) = (self.host.store.connections(), self.gate.closings());
+        let (known, slept) = self.connection.get();
+        if connection == known {
             return Ok(());
         }
         let birth = tx.get(StoreName::Meta, &Key::from("birth")).await?;
         if birth.and_then(|birth| birth.item(1).text()).as_deref() == Some(&*self.instance_id) {
-            self.connection.set(connection);
+            self.connection.set((connection, closings));
             return Ok(());
         }
         self.closed.set(true);
         let on_lost = self.on_lost.take();
-        on_lost.into_iter().for_each(|lost| lost());
+        // While the page slept, nobody told it who was at work.
+        let was_deleted = slept != closings;
+        on_lost.into_iter().for_each(|lost| lost(was_deleted));
+        if was_deleted {
+            return Err(Error::closed());
+        }
         let text = "The browser has thrown the database away: what was stored in it is gone. Open the broker again to begin with an empty one.";
         Err(Error::new(ErrorCode::StorageLost, text).with("outcome", "nothing was done"))
     }
 
-    /// Called once, when the browser has thrown the database away.
-    pub(crate) fn on_lost(&self, lost: Rc<dyn Fn()>) {
+    pub(crate) fn on_lost(&self, lost: OnLost) {
         self.on_lost.replace(Some(lost));
     }
 
-    /// Whether anybody may still ask for something.
+    /// Whether anybody may ask for something now.
     pub(crate) fn is_open(&self) -> bool {
-        self.brokers.get() > 0 && !self.closed.get()
+        self.brokers.get() > 0 && !self.closed.get() && !self.gate.is_closed()
     }
 
     pub(crate) fn catalog(&self) -> Rc<Catalog> {
@@ -173,10 +190,14 @@ impl Core {
             if let Some(number) = self.next_number() {
                 return Ok(number);
             }
+            let closings = self.gate.closings();
             let claimed = transact(&*self.host.store, &[StoreName::Meta], Mode::ReadWrite, async |tx| {
                 claim(tx, Number::Conversation, CONVERSATIONS).await
-            })
-            .await?;
+            });
+            let claimed = match claimed.await {
+                Err(error) if self.was_suspended(&error, closings) => continue,
+                claimed => claimed?,
+            };
             // Another BEGIN may have claimed a block meanwhile: one of the two goes unused.
             self.conversations.set((claimed, claimed + CONVERSATIONS));
         }
@@ -208,6 +229,17 @@ impl Core {
     pub(crate) fn unique(&self) -> u64 {
         self.counter.set(self.counter.get() + 1);
         self.counter.get()
+    }
+
+    pub(crate) fn add(&self, transaction: &Rc<Transaction>) {
+        let mut transactions = self.transactions.borrow_mut();
+        transactions.retain(|transaction| transaction.strong_count() > 0);
+        transactions.push(Rc::downgrade(transaction));
+    }
+
+    /// Of all brokers, those that somebody still has.
+    pub(crate) fn transactions(&self) -> Vec<Rc<Transaction>> {
+        self.transactions.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// A call that may lock groups.

@@ -306,6 +306,14 @@ impl GroupLocks {
         drop(free);
     }
 
+    /// Lets go of everything, whoever holds it, and wakes those who wait.
+    pub(crate) fn let_go_of_all(&self) {
+        let groups = self.groups.take();
+        // Only now: letting go may run others.
+        drop(groups);
+        self.wake();
+    }
+
     /// Lets everybody who waits look again.
     pub(crate) fn wake(&self) {
         self.releases.set(self.releases.get() + 1);

@@ -123,6 +123,7 @@ mod seen;
 mod stats;
 mod stop;
 pub mod store;
+mod suspend;
 mod sweep;
 mod transaction;
 mod turn;

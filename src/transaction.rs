@@ -27,6 +27,7 @@ use crate::rows::Rows;
 use crate::stats::Tally;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
+use crate::suspend::suspended;
 use crate::verbs::{
     Answer, BeginDialog, BeginTimer, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
     ReceiveOptions, Send, TimerOptions, Verb,
@@ -42,6 +43,8 @@ enum Phase {
     Over,
     /// The broker was closed under it.
     Closed,
+    /// The page was put away or frozen.
+    Suspended,
 }
 
 /// A unit of work of the application. Dropping it rolls it back.
@@ -92,6 +95,11 @@ impl Transaction {
             attempts: Attempts::default(),
             first: RefCell::default(),
         }
+    }
+
+    /// Whether it counts there.
+    pub(crate) fn is_of(&self, tally: &Rc<Tally>) -> bool {
+        Rc::ptr_eq(&self.tally, tally)
     }
 
     /// Whether it takes calls.
@@ -200,6 +208,7 @@ impl Transaction {
         match self.phase.get() {
             Phase::Open => Ok(()),
             Phase::Closed => Err(Error::closed()),
+            Phase::Suspended => Err(suspended()),
             Phase::Committing | Phase::Over => Err(Error::new(
                 ErrorCode::TransactionClosed,
                 "The transaction is over. Make every call before the function given to `transaction` has settled, or begin another one.",
@@ -247,7 +256,7 @@ impl Transaction {
         }
         let is_open = self.check_open();
         self.return_state(state);
-        if matches!(self.phase.get(), Phase::Over | Phase::Closed) {
+        if matches!(self.phase.get(), Phase::Over | Phase::Closed | Phase::Suspended) {
             // It ended while this call was under way, which may have taken a group since.
             self.core.locks.release(self.number);
         }

@@ -1,7 +1,7 @@
 // Activation: readers start while there is work, one group and one transaction each. What a failure means is decided by the wasm side.
 import { abortSignal, amount, oneOf, options, text, whole } from "./check.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
-import { BrokerError, invalid, isBrokerError, reading } from "./errors.js";
+import { BrokerError, invalid, isBrokerError, isSuspension, reading } from "./errors.js";
 import { fire } from "./events.js";
 import { failureOf, workOf, type Work } from "./handlers.js";
 import { expand } from "./messages.js";
@@ -45,6 +45,9 @@ const policy = (value: unknown, argument: string): RawRecoverability => {
     finally: (word: unknown, name: string) => oneOf(word, name, FINALLY),
   });
 };
+
+/** The broker was closed, or the page put away or frozen: nobody's failure. */
+const isInterrupted = (reason: unknown): boolean => isBrokerError(reason, "Closed") || isSuspension(reason);
 
 export function activationSettings(given: unknown): Settings {
   const { maxReaders = 1, top = 1, handlerTimeout, recoverability = {}, signal } = options(given, "options", {
@@ -211,6 +214,11 @@ export class ReaderPool implements Activation {
   async #recoverFrom(error: unknown, asking: (() => void)[]): Promise<boolean> {
     if ((error as { code?: unknown } | null)?.code === "Aborted") return true;
     const failure = reasonOf(this.#owner.core, error);
+    if (isSuspension(failure)) {
+      // The next look waits until the page is back.
+      this.#idlers.push(...asking);
+      return true;
+    }
     if (isBrokerError(failure, "QueueDisabled")) {
       if (this.#running === 0) this.#rest(asking);
       else this.#idlers.push(...asking);
@@ -275,7 +283,7 @@ export class ReaderPool implements Activation {
   /** One batch, and what becomes of it. */
   async #read(unit: UnitOfWork, rows: Message[]): Promise<void> {
     const failed = await this.#attempt(unit, rows);
-    if (failed === undefined || isBrokerError(failed.reason, "Closed")) return;
+    if (failed === undefined || isInterrupted(failed.reason)) return;
     const [first] = rows;
     if (first === undefined) return;
     if (rows.length > 1 && failureOf(failed.reason, first, this.queue, "").kind !== "later") {
@@ -299,9 +307,10 @@ export class ReaderPool implements Activation {
         if (message === undefined || message.retryAt !== null) return;
         const failed = await this.#attempt(unit, [message]);
         if (failed === undefined) left -= 1;
-        else if (isBrokerError(failed.reason, "Closed") || !await this.#isToBeTriedAgain(unit, message, failed.reason)) return;
+        else if (isInterrupted(failed.reason) || !await this.#isToBeTriedAgain(unit, message, failed.reason)) return;
       } catch (error) {
-        if (isBrokerError(reasonOf(this.#owner.core, error), "ConversationNotFound", "QueueDisabled", "QueueNotFound", "Closed")) return;
+        const failure = reasonOf(this.#owner.core, error);
+        if (isInterrupted(failure) || isBrokerError(failure, "ConversationNotFound", "QueueDisabled", "QueueNotFound")) return;
         throw error;
       } finally {
         this.#discard(unit);

@@ -51,6 +51,11 @@ export function isBrokerError(error: unknown, ...codes: BrokerErrorCode[]): erro
   return name === "BrokerError" && typeof code === "string" && (codes.length === 0 || codes.includes(code));
 }
 
+/** Whether a transaction was rolled back because the page was put away or frozen: nobody's failure, and it may be begun again. */
+export function isSuspension(error: unknown): boolean {
+  return isBrokerError(error, "TransactionClosed") && error.details["reason"] === "suspended";
+}
+
 /** An argument that the call can't take. `problem` continues the sentence that the argument's name begins. */
 export function invalid(argument: string, problem: string, details: Record<string, unknown> = {}): BrokerError {
   return new BrokerError("InvalidArgument", `\`${argument}\` ${problem}.`, { details: { argument, ...details } });

@@ -44,7 +44,8 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
     (reason: CloseReason) => {
       closed = reason;
       broker?.closed(reason);
-    }).catch(rethrow);
+    },
+    (reason: unknown) => broker?.suspended(reason)).catch(rethrow);
   const raw = await unlessAborted(opening, signal, closeQuietly);
   broker = new PocketBroker(name, raw, maxMessageBytes);
   if (closed !== undefined) broker.closed(closed);

@@ -171,5 +171,6 @@ export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "in
 export interface Glue {
   default(source: { module_or_path: unknown }): Promise<unknown>;
   deleteBroker(name: string): Promise<void>;
-  RawBroker: { open(name: string, options: RawOpenOptions, onNotice: (notice: Notice) => void, onClose: (reason: CloseReason) => void): Promise<RawBroker> };
+  RawBroker: { open(name: string, options: RawOpenOptions, onNotice: (notice: Notice) => void, onClose: (reason: CloseReason) => void,
+    /** The page is put away or frozen: what its open transactions say from now on. */ onSuspend: (reason: unknown) => void): Promise<RawBroker> };
 }

@@ -1,9 +1,10 @@
 // `request`: a dialog for one question and its answer.
 import { amount, abortSignal, plain } from "./check.js";
 import type { Core } from "./core.js";
-import { BrokerError, reading } from "./errors.js";
+import { BrokerError, isSuspension, reading } from "./errors.js";
 import { SystemMessage } from "./messages.js";
 import { transact, type UnitOfWork } from "./transaction.js";
+import type { Transaction } from "./types/broker.js";
 import type { Message } from "./types/messages.js";
 import type { BeginDialog, Conversation, SendOptions } from "./types/verbs.js";
 
@@ -20,19 +21,29 @@ export async function request(core: Core, open: Set<UnitOfWork>, dialog: unknown
     };
   });
   const stoppable = signal === undefined ? {} : { signal };
-  const conversation: Conversation = await transact(core, open, async (tx) => {
+  // A page that was put away goes on when it is back.
+  const once = async <T>(work: (tx: Transaction) => Promise<T>): Promise<T> => {
+    for (;;) {
+      try {
+        return await transact(core, open, work, stoppable);
+      } catch (error) {
+        if (!isSuspension(error)) throw error;
+      }
+    }
+  };
+  const conversation: Conversation = await once(async (tx) => {
     const begun = await tx.beginDialog(begin);
     await begun.send(messageType, body, options);
     return begun;
-  }, stoppable);
+  });
   let answer: Message | undefined;
   try {
-    answer = await transact(core, open, async (tx) => {
+    answer = await once(async (tx) => {
       const own = tx.conversation(conversation);
       const [first] = await own.receive({ top: 1, timeout, ...stoppable });
       if (first !== undefined) await own.end();
       return first;
-    }, stoppable);
+    });
   } catch (error) {
     await conversation.end().catch(() => {});
     throw error;

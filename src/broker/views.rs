@@ -130,7 +130,13 @@ impl Broker {
     /// Whatever view it is.
     pub(crate) async fn see(&self, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
         self.check_open()?;
-        let mut seen = self.core.see(view, position, extent).await?;
+        let mut seen = loop {
+            let closings = self.core.gate.closings();
+            match self.core.see(view, position, extent).await {
+                Err(error) if self.core.was_suspended(&error, closings) => {}
+                seen => break seen?,
+            }
+        };
         if let Seen::Stats(stats) = &mut seen {
             stats.counts = self.tally.counts();
         }

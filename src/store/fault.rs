@@ -2,7 +2,7 @@
 
 mod plan;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future;
 use std::rc::Rc;
@@ -20,12 +20,14 @@ use crate::error::{Error, Result};
 pub struct FaultStore {
     inner: Rc<dyn Store>,
     faults: Faults,
+    /// How often the connection was let go of.
+    losses: Rc<Cell<u64>>,
 }
 
 impl FaultStore {
     /// Wraps a store.
     pub fn new(inner: Rc<dyn Store>, faults: Faults) -> Self {
-        Self { inner, faults }
+        Self { inner, faults, losses: Rc::default() }
     }
 }
 
@@ -48,11 +50,18 @@ impl Store for FaultStore {
                 Some(Fault::LoseAnswer) => return Err(connection_lost()),
             }
             let inner = self.inner.begin(scope, mode).await?;
-            let session: Box<dyn Session> =
-                Box::new(FaultSession { inner, faults: self.faults.clone(), failure: RefCell::new(failure) });
+            let connection = Connection { losses: Rc::clone(&self.losses), before: self.losses.get() };
+            let (faults, failure) = (self.faults.clone(), RefCell::new(failure));
+            let session: Box<dyn Session> = Box::new(FaultSession { inner, faults, connection, failure });
             Ok(session)
         }
         .boxed_local()
+    }
+
+    /// What runs is cut off, whatever the other store does.
+    fn let_go(&self) {
+        self.losses.set(self.losses.get() + 1);
+        self.inner.let_go();
     }
 
     fn connections(&self) -> u64 {
@@ -64,9 +73,22 @@ impl Store for FaultStore {
     }
 }
 
+/// The connection that a session was begun on.
+struct Connection {
+    losses: Rc<Cell<u64>>,
+    before: u64,
+}
+
+impl Connection {
+    fn check(&self) -> Result<()> {
+        if self.losses.get() == self.before { Ok(()) } else { Err(connection_lost()) }
+    }
+}
+
 struct FaultSession {
     inner: Box<dyn Session>,
     faults: Faults,
+    connection: Connection,
     /// Why everything that follows fails.
     failure: RefCell<Option<Error>>,
 }
@@ -79,7 +101,7 @@ impl FaultSession {
         request: impl FnOnce(&'a dyn Session) -> LocalBoxFuture<'a, Result<T>>,
     ) -> LocalBoxFuture<'a, Result<T>> {
         let fault = self.faults.meet_read(operation, source.store());
-        if let Some(error) = self.failure.borrow().clone() {
+        if let Err(error) = self.check() {
             return future::ready(Err(error)).boxed_local();
         }
         match fault {
@@ -90,6 +112,7 @@ impl FaultSession {
                 let released = self.faults.released();
                 async move {
                     released.await;
+                    self.connection.check()?;
                     answer.await
                 }
                 .boxed_local()
@@ -113,6 +136,11 @@ impl FaultSession {
                 .boxed_local()
             }
         }
+    }
+
+    /// Whether it has not failed yet.
+    fn check(&self) -> Result<()> {
+        self.failure.borrow().clone().map_or_else(|| self.connection.check(), Err)
     }
 
     fn break_with(&self, error: Error) -> Error {
@@ -151,9 +179,7 @@ impl Session for FaultSession {
 
     fn write(&self, change: Change) -> Result<()> {
         let fault = self.faults.meet_write(change.store());
-        if let Some(error) = self.failure.borrow().clone() {
-            return Err(error);
-        }
+        self.check()?;
         match fault {
             Some(Fault::Fail(error)) => Err(self.break_with(error)),
             Some(Fault::Abort(error)) => {
@@ -166,8 +192,8 @@ impl Session for FaultSession {
 
     fn commit(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
         let fault = self.faults.meet(Operation::Commit);
-        let Self { inner, faults, failure } = *self;
-        let failure = failure.into_inner().map(Fault::Abort);
+        let failure = self.check().err().map(Fault::Abort);
+        let Self { inner, faults, .. } = *self;
         match failure.or(fault) {
             None => inner.commit(),
             Some(Fault::Fail(error) | Fault::Abort(error)) => inner.abort().map(|()| Err(error)).boxed_local(),

@@ -111,6 +111,10 @@ pub trait Store {
     /// Lets go of the connection. Running transactions finish; later ones are refused with `Closed`.
     fn close(&self);
 
+    /// Lets go of the connection, until the next transaction opens another one. What runs is rolled back with `StorageLost`, unless its commit was
+    /// asked for.
+    fn let_go(&self) {}
+
     /// How many connections there have been. One that was opened because the last was lost may lead to another database.
     fn connections(&self) -> u64 {
         1

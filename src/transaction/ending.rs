@@ -98,9 +98,18 @@ impl Transaction {
 
     /// The broker is closed: rolls back, and later calls say so.
     pub(crate) fn close(&self) {
+        self.interrupt(Phase::Closed);
+    }
+
+    /// The page is put away or frozen: rolls back, and later calls say so.
+    pub(crate) fn suspend(&self) {
+        self.interrupt(Phase::Suspended);
+    }
+
+    fn interrupt(&self, phase: Phase) {
         if self.is_open() {
             self.core.runs.clear();
-            self.end(Phase::Closed);
+            self.end(phase);
         }
     }
 

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
+use super::error::to_js;
 use super::notice;
 use crate::broker::Broker;
 use crate::core::Host;
@@ -16,8 +17,10 @@ use crate::error::{Error, Result};
 use crate::group::Locks;
 use crate::map::Map;
 use crate::store::{CloseReason, Durability, IndexedDbOptions, IndexedDbStore, MemoryStore, Store};
+use crate::suspend::suspended;
 use crate::web::clock::WebClock;
 use crate::web::ids::WebIds;
+use crate::web::lifecycle::Lifecycle;
 use crate::web::locks::WebLocks;
 use crate::web::timer::WebTimer;
 use crate::web::wake::Wake;
@@ -38,11 +41,13 @@ pub(super) struct GivenClock {
     pub(super) sleep: Option<Function>,
 }
 
-/// Called with what a commit touched, and with why the broker was closed.
+/// Called with what a commit touched, with why the broker was closed, and, when the page is put away or frozen, with what its open transactions say
+/// from then on.
 #[derive(Clone, Debug)]
 pub(super) struct Callbacks {
     pub(super) on_notice: Function,
     pub(super) on_close: Function,
+    pub(super) on_suspend: Function,
 }
 
 /// A connection, and the brokers over it.
@@ -58,8 +63,9 @@ pub(super) struct Connection {
     can_store_blobs: Cell<Option<bool>>,
     /// The package keeps here what its brokers over the connection were given: validators, by message type.
     pub(super) validators: js_sys::Map,
-    /// Taken away when the connection is closed.
+    /// Taken away when the connection is closed, and while the page sleeps.
     wake: Rc<RefCell<Option<Wake>>>,
+    lifecycle: RefCell<Option<Lifecycle>>,
 }
 
 /// One broker over a connection.
@@ -118,6 +124,7 @@ pub(super) async fn join(
             Some(Err(receiver)) => _ = receiver.await,
             None => {
                 let connection = Connection::open(name, settings, clock.clone()).await.map(Rc::new);
+                connection.iter().for_each(Connection::follow_page);
                 let opened = connection.as_ref().ok().map(|connection| Entry::Open(Rc::clone(connection)));
                 let before = with(|connections| match opened {
                     Some(entry) => connections.insert(name.to_owned(), entry),
@@ -155,9 +162,7 @@ impl Connection {
         };
         let is_shared = settings.storage != "memory";
         let database = name.to_owned();
-        let wake = Rc::new(RefCell::new(
-            is_shared.then(|| Wake::new(name, notice::notice, move |message| hear(&database, &message))),
-        ));
+        let wake = Rc::new(RefCell::new(is_shared.then(|| listening(name))));
         let notified = Rc::clone(&wake);
         let host = Host {
             store,
@@ -167,8 +172,11 @@ impl Connection {
             locks: WebLocks::new(name).filter(|_| is_shared).map(|locks| -> Rc<dyn Locks> { Rc::new(locks) }),
             spawn: Rc::new(spawn_local),
             wake: Rc::new(move |notice| {
-                if let Some(wake) = &*notified.borrow() {
-                    wake.notify(notice);
+                match &*notified.borrow() {
+                    Some(wake) => wake.notify(notice),
+                    // A commit that has come to its end while the page falls asleep: it is told, and nothing is left open.
+                    None if is_shared => Wake::new(&database, notice::notice, drop).notify(notice),
+                    None => {}
                 }
             }),
         };
@@ -180,7 +188,9 @@ impl Connection {
             }
         };
         let database = name.to_owned();
-        root.on_lost(Rc::new(move || close_all(&database, "storage-lost")));
+        root.on_lost(Rc::new(move |was_deleted| {
+            close_all(&database, if was_deleted { why(CloseReason::Deleted) } else { "storage-lost" });
+        }));
         Ok(Self {
             name: name.to_owned(),
             durability: settings.durability.clone(),
@@ -192,6 +202,7 @@ impl Connection {
             can_store_blobs: Cell::new(None),
             validators: js_sys::Map::new(),
             wake,
+            lifecycle: RefCell::default(),
         })
     }
 
@@ -230,9 +241,34 @@ impl Connection {
         if let Some(known) = self.can_store_blobs.get() {
             return known;
         }
-        let known = crate::web::blobs::can_store(&*self.host.store).await;
+        let known = crate::web::blobs::can_store(&*self.root.core.host.store).await;
         self.can_store_blobs.set(Some(known));
         known
+    }
+
+    /// Lets go of everything while the page sleeps.
+    fn follow_page(self: &Rc<Self>) {
+        let (sleeping, back) = (Rc::downgrade(self), Rc::downgrade(self));
+        let on_sleep = move || sleeping.upgrade().iter().for_each(|connection| connection.suspend());
+        let on_return = move || back.upgrade().iter().for_each(|connection| connection.restore());
+        self.lifecycle.replace(Lifecycle::new(on_sleep, on_return));
+    }
+
+    fn suspend(&self) {
+        if self.root.is_suspended() {
+            return;
+        }
+        self.root.suspend();
+        self.wake.take();
+        let reason = to_js(&suspended());
+        self.living().iter().for_each(|member| tell(&member.callbacks.on_suspend, &reason));
+    }
+
+    fn restore(&self) {
+        if self.root.is_suspended() {
+            self.wake.replace(Some(listening(&self.name)));
+            self.root.restore();
+        }
     }
 
     /// The database is deleted, or upgraded by a newer build: the connection is gone.
@@ -253,6 +289,7 @@ impl Connection {
         self.root.abandon();
         self.host.store.close();
         self.wake.take();
+        self.lifecycle.take();
     }
 
     fn living(&self) -> Vec<Rc<Member>> {
@@ -298,6 +335,12 @@ fn why(reason: CloseReason) -> &'static str {
         CloseReason::Deleted => "deleted",
         CloseReason::UpgradedElsewhere => "upgraded-elsewhere",
     }
+}
+
+/// The hints of the other contexts.
+fn listening(name: &str) -> Wake {
+    let database = name.to_owned();
+    Wake::new(name, notice::notice, move |message| hear(&database, &message))
 }
 
 /// A hint from another context.

@@ -57,6 +57,7 @@ mod retention_bounds;
 mod reuse;
 mod send;
 mod stats;
+mod suspend;
 mod sweep;
 mod tabs;
 mod timers;

@@ -117,6 +117,14 @@ impl Connection {
         })
     }
 
+    /// What runs is rolled back, unless its commit was asked for: nobody is to wait for it.
+    pub(super) fn let_go(&self) {
+        lose(&self.fate);
+        // Whoever waits for an answer rolls back when he hears that there is none.
+        self.requests.lose();
+        self.database.close();
+    }
+
     /// Running transactions finish.
     pub(super) fn close(&self) {
         self.fate.set(Fate::Closed);

@@ -19,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
+use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
@@ -26,7 +27,7 @@ use self::connection::{Connection, Fate};
 pub use self::open::delete_database;
 use self::session::IndexedDbSession;
 use super::{Durability, Mode, Session, Store, StoreName};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 /// Why a connection was closed from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,26 @@ pub struct IndexedDbStore {
     connection: RefCell<Rc<Connection>>,
     closed: Cell<bool>,
     connections: Cell<u64>,
+    opening: RefCell<Waiting>,
+}
+
+/// While a connection is being opened again: who else waits for it.
+type Waiting = Option<Vec<oneshot::Sender<Result<()>>>>;
+
+/// Tells those who wait, also when it is given up.
+struct Opening<'a>(&'a RefCell<Waiting>);
+
+impl Opening<'_> {
+    fn tell(self, opened: &Result<()>) {
+        // Nobody listens if the future was dropped.
+        self.0.take().into_iter().flatten().for_each(|waiting| _ = waiting.send(opened.clone()));
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.take();
+    }
 }
 
 impl IndexedDbStore {
@@ -76,29 +97,53 @@ impl IndexedDbStore {
             connection: RefCell::new(connection),
             closed: Cell::new(false),
             connections: Cell::new(1),
+            opening: RefCell::default(),
         })
     }
 
     /// The connection, opened again if the last one was lost.
     async fn connection(&self) -> Result<Rc<Connection>> {
-        let current = self.connection.borrow().clone();
-        match self.fate(&current) {
-            Fate::Open => return Ok(current),
-            Fate::Closed => return Err(Error::closed()),
-            Fate::Lost => {}
-        }
-        let opened = Connection::open(&self.name, &self.options).await?;
-        let current = self.connection.borrow().clone();
-        match self.fate(&current) {
-            // Somebody else was faster; dropping ours closes it.
-            Fate::Open => Ok(current),
-            Fate::Closed => Err(Error::closed()),
-            Fate::Lost => {
-                self.connection.replace(Rc::clone(&opened));
-                self.connections.set(self.connections.get().saturating_add(1));
-                Ok(opened)
+        loop {
+            let current = self.connection.borrow().clone();
+            match self.fate(&current) {
+                Fate::Open => return Ok(current),
+                Fate::Closed => return Err(Error::closed()),
+                Fate::Lost => {}
+            }
+            let waiting = self.opening.borrow_mut().as_mut().map(|others| {
+                let (sender, opened) = oneshot::channel();
+                others.push(sender);
+                opened
+            });
+            match waiting {
+                // However it ends for the one that opens it. If that one is given up, this one looks again.
+                Some(opened) => opened.await.unwrap_or(Ok(()))?,
+                None => {
+                    self.opening.replace(Some(Vec::new()));
+                    let opening = Opening(&self.opening);
+                    let opened = self.open_again().await;
+                    opening.tell(&opened);
+                    opened?;
+                }
             }
         }
+    }
+
+    async fn open_again(&self) -> Result<()> {
+        let opened = match Connection::open(&self.name, &self.options).await {
+            // While there was no connection, nobody asked it to close.
+            Err(error) if error.code() == ErrorCode::VersionTooNew => {
+                self.options.on_close.iter().for_each(|notify| notify(CloseReason::UpgradedElsewhere));
+                return Err(Error::closed());
+            }
+            opened => opened?,
+        };
+        // If the store was closed meanwhile, dropping it closes it.
+        if !self.closed.get() {
+            self.connections.set(self.connections.get().saturating_add(1));
+            self.connection.replace(opened);
+        }
+        Ok(())
     }
 
     fn fate(&self, connection: &Connection) -> Fate {
@@ -120,6 +165,10 @@ impl Store for IndexedDbStore {
             Ok(session)
         }
         .boxed_local()
+    }
+
+    fn let_go(&self) {
+        self.connection.borrow().let_go();
     }
 
     fn connections(&self) -> u64 {

@@ -13,7 +13,7 @@ import { ROOT } from "./paths.mjs";
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
-  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "move", "opening", "poison",
+  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "lifecycle", "move", "opening", "poison",
   "receive", "retention", "send", "services", "stats", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 

@@ -197,6 +197,12 @@ class WebKitPage extends EventEmitter {
     await this.#collect();
   }
 
+  async goBack() {
+    await this.#collect();
+    await this.#in((send) => send("POST", "/back"));
+    await this.#collect();
+  }
+
   /** The value of an expression, awaited, as JSON has it. Emits "pageerror" for what went wrong in the page since the last time. */
   async evaluate(source) {
     if (typeof source !== "string") throw new TypeError("in WebKit only text can be evaluated");
