@@ -10,6 +10,7 @@ use crate::conversation::Conversation;
 use crate::error::Result;
 use crate::ids::Role;
 use crate::lane::{LaneKey, Place};
+use crate::mend::read_or_bury;
 use crate::message::{self, Class, Run, Status, count};
 use crate::record::{Fields, Read, float};
 use crate::rows::{Owner, Rows};
@@ -53,7 +54,7 @@ pub(crate) fn copy(
         )?;
         range.upper = Bound::Excluding(message::key(id, Class::Received, side.cursor));
     }
-    let mut runs = read_runs(work, conversation, role, range, None)?;
+    let mut runs = read_or_bury(work, conversation, range)?;
     runs.append(&mut partly);
     let bodies = large_bodies(work, &runs)?;
     let stamp = work.claim(Number::Stamp, 1)?;
@@ -76,7 +77,7 @@ pub(crate) fn copy(
     // As they were in the queue: what was sent among what was received.
     runs.sort_by_key(|run| run.first_order);
     let owner = Owner::of(conversation, role);
-    let mut part = 0u64;
+    let (mut part, mut copied) = (0u64, 0);
     for run in &runs {
         let received = |status| !only_received || status == Status::RetainedReceived;
         for (from, to, status) in segments(side, run).into_iter().filter(|(.., status)| received(*status)) {
@@ -91,10 +92,11 @@ pub(crate) fn copy(
             let record = archived(&owner, queue, key, run, from, &rows);
             work.write(Change::Put(StoreName::Archive, Key::list(key.map(Key::Number)), record));
             part += 1;
+            copied += count(rows.count);
         }
     }
     work.changes.notice.archive = true;
-    Ok(rows)
+    Ok(copied)
 }
 
 fn read_runs(

@@ -41,7 +41,7 @@ impl Call {
 /// Runs a verb, which stops when it needs a lock of the origin first, and asks for it. When the verb finds its group held, waits for a release
 /// and runs it again, at most until the time is over. `guess`: the group that it will probably need.
 pub(crate) async fn with_groups<T>(
-    core: &Core,
+    core: &Rc<Core>,
     timeout: f64,
     call: u64,
     guess: Option<Rc<str>>,
@@ -50,11 +50,14 @@ pub(crate) async fn with_groups<T>(
     if let Some(group) = &guess {
         core.locks.ask(group, call).await;
     }
-    let mut deadline = None;
+    let (mut deadline, mut mended) = (None, None);
     loop {
         let releases = core.locks.releases();
         let stop = match attempt().await {
-            Ok(answer) => return Ok(answer),
+            Ok(answer) => {
+                core.mend_beside();
+                return Ok(answer);
+            }
             Err(stop) => stop,
         };
         match &stop {
@@ -62,6 +65,7 @@ pub(crate) async fn with_groups<T>(
                 core.locks.ask(group, call).await;
                 continue;
             }
+            Stop::Failed(error) if core.mend(error, &mut mended).await? => continue,
             Stop::Held(_) => {}
             _ => return Err(stop.into()),
         }

@@ -69,6 +69,8 @@ pub(crate) struct Core {
     pub(crate) lanes: Lanes,
     pub(crate) dead: DeadEntries,
     pub(crate) poller: Poller,
+    /// A record that could not be read, and was passed over: it is to be mended.
+    pub(crate) passed_over: RefCell<Option<Error>>,
     /// Brokers that are not closed.
     pub(crate) brokers: Cell<u32>,
     pub(crate) closed: Cell<bool>,
@@ -119,6 +121,7 @@ impl Core {
             lanes: Lanes::default(),
             dead: DeadEntries::default(),
             poller: Poller::default(),
+            passed_over: RefCell::default(),
             brokers: Cell::new(0),
             closed: Cell::new(false),
             gate,

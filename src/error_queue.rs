@@ -160,10 +160,15 @@ pub(crate) fn bury(work: &mut Work<'_>, unread: Unread, attempts: u64, failure: 
         endpoint: Rc::clone(&failure.endpoint),
         at: work.now,
     };
-    let service = work.look_up(|catalog| catalog.service(ERROR_QUEUE))?;
     unread.take(work)?;
+    put(work, failed, unread.row)
+}
+
+/// Puts a message into the error queue.
+pub(crate) fn put(work: &mut Work<'_>, failed: FailedAt, row: Row) -> Outcome<()> {
+    let service = work.look_up(|catalog| catalog.service(ERROR_QUEUE))?;
     let mut lane = Lane::of_one(work, (service.number, &service.name), 5, Some(failed))?;
-    arrival::arrive(work, &mut lane, ROLE, vec![unread.row], false)?;
+    arrival::arrive(work, &mut lane, ROLE, vec![row], false)?;
     work.save(lane);
     Ok(())
 }
@@ -274,7 +279,10 @@ impl Unbury {
         let Some(conversation) = work.conversation(number)? else { return Ok(None) };
         let failed = conversation.lane.as_ref().and_then(|lane| lane.failed.clone());
         let unread = conversation.side(ROLE).filter(|side| side.cursor < side.visible_end()).map(|side| side.cursor);
-        let (Some(failed), Some(first)) = (failed.filter(|failed| self.filter.has(failed)), unread) else {
+        // What was never tried is there because it could not be read: it is no message any more.
+        let may_go = |failed: &Rc<FailedAt>| self.discard || failed.attempts > 0;
+        let failed = failed.filter(|failed| self.filter.has(failed) && may_go(failed));
+        let (Some(failed), Some(first)) = (failed, unread) else {
             return Ok(None);
         };
         let unread = Unread::read(work, conversation.id_of(ROLE), (Class::Received, first))?;

@@ -106,6 +106,7 @@ mod lane;
 mod line;
 mod map;
 mod membership;
+mod mend;
 pub mod message;
 mod notice;
 mod numbers;

@@ -10,7 +10,7 @@ use crate::body::{Body, Value};
 use crate::conversation::Conversation;
 use crate::error::Result;
 use crate::ids::{Decoded, Role, SideId};
-use crate::record::{Fields, Read, Unreadable, float};
+use crate::record::{Fields, Read, float};
 use crate::stop::{Outcome, pass_over};
 use crate::store::{Change, Key, Range, StoreName};
 use crate::work::Work;
@@ -101,13 +101,9 @@ fn some_members(work: &mut Work<'_>, group: &str) -> Outcome<Vec<SideId>> {
 
 fn read_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> Outcome<Vec<SideId>> {
     let range = Range::prefix(vec!["g".into(), group.into()]);
-    let records = work.get_range(StoreName::Members, range, limit)?;
-    let side = |record: &Value| Fields::open(record)?.number().map(SideId::from_number);
-    let mut sides: Vec<_> = records
-        .iter()
-        .map(side)
-        .collect::<Read<_>>()
-        .map_err(|problem| problem.at(StoreName::Members, &group.into()))?;
+    // The key says it all.
+    let keys = work.get_keys(StoreName::Members, range, limit)?.iter().filter_map(Key::from_value);
+    let mut sides: Vec<_> = keys.filter_map(|key| read_member(&key)).map(|(_, side)| side).collect();
     // Those that joined or left in this unit of work: the store does not know them yet.
     for (number, cached) in work.changes.conversations.iter() {
         for role in [Role::Initiator, Role::Target] {
@@ -161,11 +157,13 @@ pub(crate) fn state(work: &mut Work<'_>, group: &Rc<str>) -> Outcome<Option<Body
         return Ok(state.as_ref().map(copy).transpose()?);
     }
     let Some(record) = work.get(StoreName::Members, state_key(group))? else { return Ok(None) };
-    let read = |record: &Value| {
-        let mut fields = Fields::open(record)?;
-        Ok(Body { value: fields.any().into(), packing: fields.small()?, size: fields.float()? })
-    };
-    Ok(Some(read(&record).map_err(|problem: Unreadable| problem.at(StoreName::Members, &state_key(group)))?))
+    Ok(Some(read_state(&record).map_err(|problem| problem.at(StoreName::Members, &state_key(group)))?))
+}
+
+/// Reads a record of what a group knows.
+pub(crate) fn read_state(record: &Value) -> Read<Body> {
+    let mut fields = Fields::open(record)?;
+    Ok(Body { value: fields.any().into(), packing: fields.small()?, size: fields.float()? })
 }
 
 fn copy(body: &Body) -> Result<Body> {

@@ -65,9 +65,13 @@ impl Core {
 
     /// One storage transaction for what is due.
     pub(crate) async fn poll(self: &Rc<Self>) -> Result<Polled> {
-        match self.poll_some(Range::all(), ROWS).await {
-            Err(error) if error.code() == ErrorCode::StorageCorrupt => self.poll_singly().await,
-            polled => polled,
+        let mut mended = None;
+        loop {
+            match self.poll_some(Range::all(), ROWS).await {
+                Err(error) if self.mend(&error, &mut mended).await? => {}
+                Err(error) if error.is_corrupt() => return self.poll_singly().await,
+                polled => return polled,
+            }
         }
     }
 

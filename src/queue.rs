@@ -2,7 +2,7 @@
 
 use crate::body::Value;
 use crate::clock::Instant;
-use crate::conversation::State;
+use crate::conversation::{Side, State};
 use crate::error::Result;
 use crate::map::Map;
 use crate::record::{self, Fields, Read, Unreadable};
@@ -103,7 +103,8 @@ impl Queue {
     }
 }
 
-fn read_counters(record: &Value) -> Read<(u32, Counters)> {
+/// Reads the counters of one service.
+pub(crate) fn read_counters(record: &Value) -> Read<(u32, Counters)> {
     let mut fields = Fields::part(record)?;
     let service = fields.small()?;
     let mut counters = Counters {
@@ -129,7 +130,7 @@ fn read_counters(record: &Value) -> Read<(u32, Counters)> {
 }
 
 impl Counters {
-    fn record(&self, service: u32) -> Value {
+    pub(crate) fn record(&self, service: u32) -> Value {
         let mut record = vec![Value::from(service)];
         record.extend([self.ready, self.kept, self.copies, self.parked, self.held, self.outgoing].map(record::value));
         record.extend(self.states.map(record::value));
@@ -137,6 +138,19 @@ impl Counters {
         record.push(Value::list(trials.collect()));
         record.push(record::value(self.epoch));
         Value::list(record)
+    }
+
+    /// Counts what an endpoint says of its rows. How transactions have fared with them is forgotten.
+    pub(crate) fn add_side(&mut self, side: &Side) {
+        self.ready += side.unread;
+        self.kept += side.kept;
+        self.copies += side.copies;
+        self.parked += side.parked;
+        self.held += side.held_count();
+        let outgoing = side.outgoing.as_ref().filter(|outgoing| outgoing.turn.is_some());
+        self.outgoing += outgoing.map_or(0, |outgoing| side.next_send.saturating_sub(outgoing.acknowledged));
+        self.moved(None, Some(side.state));
+        self.epoch = self.epoch.max(side.trial.epoch + 1);
     }
 
     /// Takes over what another service had.

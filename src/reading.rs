@@ -92,7 +92,9 @@ fn find_first_order(work: &mut Work<'_>, conversation: &Conversation, id: SideId
     if readable.from < readable.to {
         let run = match work.core.runs.get(id, readable.from) {
             Some(run) => run,
-            None => read_runs(work, id, readable.from, 1)?.pop_front().ok_or_else(|| missing(id, readable.from))?,
+            None => read_runs(work, (id, Class::Received), readable.from, 1)?
+                .pop_front()
+                .ok_or_else(|| missing((id, Class::Received), readable.from))?,
         };
         first = run.first_order + readable.from.saturating_sub(run.first());
     }
@@ -123,9 +125,10 @@ pub(crate) fn read_rows(
         runs: Vec::new(),
         left: None,
     };
+    let is_behind = conversation.side(id.role).is_some_and(|side| side.cursor < readable.from);
     match fill(work, conversation, &readable, owner, allowance, &mut take, rows) {
-        // What comes before it can be had: it stops who comes next.
-        Err(Stop::Failed(error)) if take.count() > 0 && error.is_corrupt() => {}
+        // What comes before it can be had, now or by this transaction before: it stops who comes next.
+        Err(Stop::Failed(error)) if (take.count() > 0 || is_behind) && error.is_corrupt() => {}
         outcome => outcome.map_err(|stop| stop.about(&owner.handle))?,
     }
     take.left = (take.to < readable.to).then(|| take.next_order());
@@ -160,13 +163,13 @@ fn fill(
             None => {
                 let rows_in_run = (unread / runs.max(1)).max(1);
                 let wanted = allowance.rows.min(readable.to - take.to).div_ceil(rows_in_run);
-                ahead = read_runs(work, id, take.to, wanted.clamp(1, RUNS))?;
-                ahead.pop_front().ok_or_else(|| missing(id, take.to))?
+                ahead = read_runs(work, (id, Class::Received), take.to, wanted.clamp(1, RUNS))?;
+                ahead.pop_front().ok_or_else(|| missing((id, Class::Received), take.to))?
             }
         };
         let first = run.first();
         if !(first..=run.last).contains(&take.to) {
-            return Err(missing(id, take.to).into());
+            return Err(missing((id, Class::Received), take.to).into());
         }
         let from = usize::try_from(take.to - first).unwrap_or(usize::MAX);
         let mut to = from;
@@ -230,26 +233,28 @@ impl Run {
 
     /// One of its rows, to be stored elsewhere.
     pub(crate) fn row(&self, work: &mut Work<'_>, index: usize) -> Outcome<Row> {
-        let body = match self.large_between(index, index + 1).next() {
+        let value = match self.large_between(index, index + 1).next() {
             Some(_) => {
                 let key = self.body_key(index);
                 work.get(StoreName::Bodies, key.clone())?.ok_or_else(|| no_body(&key))?
             }
             None => self.bodies.item(index),
         };
+        let packing = self.packings.item(index).number().and_then(|packing| packing.to_u32()).unwrap_or(0);
+        Ok(self.row_with(index, Body { value: value.into(), packing, size: self.size_of(index) }))
+    }
+
+    /// The same with another body.
+    pub(crate) fn row_with(&self, index: usize, body: Body) -> Row {
         let id = self.ids.byte_slice(index * 16, index * 16 + 16).bytes();
         let headers = self.headers.item(index);
-        Ok(Row {
+        Row {
             message_type: self.types.get(index).cloned().unwrap_or_else(|| "".into()),
             id: id.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).unwrap_or_default(),
             time: self.times.get(index).copied().unwrap_or_default(),
             headers: (!headers.is_null() && !headers.is_undefined()).then(|| Part::from(headers)),
-            body: Body {
-                value: body.into(),
-                packing: self.packings.item(index).number().and_then(|packing| packing.to_u32()).unwrap_or(0),
-                size: self.size_of(index),
-            },
-        })
+            body,
+        }
     }
 
     /// The size of one row's body: its own if it is large, else the average.
@@ -264,18 +269,25 @@ impl Run {
 pub(crate) fn read_row(work: &mut Work<'_>, id: SideId, class: Class, number: u64) -> Outcome<(Row, u64, Rc<Run>)> {
     let run = match class {
         Class::System => Rc::new(read_system(work, id, number)?),
-        _ => read_runs(work, id, number, 1)?.pop_front().ok_or_else(|| missing(id, number))?,
+        _ => read_runs(work, (id, Class::Received), number, 1)?
+            .pop_front()
+            .ok_or_else(|| missing((id, Class::Received), number))?,
     };
     let index = number.checked_sub(run.first()).and_then(|index| index.to_usize()).filter(|index| *index < run.count);
-    let index = index.ok_or_else(|| missing(id, number))?;
+    let index = index.ok_or_else(|| missing((id, Class::Received), number))?;
     let row = run.row(work, index)?;
     let sequence = run.sequence + if class == Class::System { 0 } else { count(index) };
     Ok((row, sequence, run))
 }
 
-/// Runs of received rows, from the one that holds number `from`, up to one that can't be read.
-fn read_runs(work: &mut Work<'_>, id: SideId, from: u64, limit: u64) -> Outcome<VecDeque<Rc<Run>>> {
-    let range = message::keys_between(id, Class::Received, from, END);
+/// Runs of a class, from the one that holds number `from`, up to one that can't be read.
+pub(crate) fn read_runs(
+    work: &mut Work<'_>,
+    (id, class): (SideId, Class),
+    from: u64,
+    limit: u64,
+) -> Outcome<VecDeque<Rc<Run>>> {
+    let range = message::keys_between(id, class, from, END);
     let records = work.get_range(StoreName::Messages, range.clone(), limit.to_u32())?;
     let runs: VecDeque<_> = records.iter().map_while(|record| Run::read(record).ok()).map(Rc::new).collect();
     if runs.is_empty() {
@@ -293,6 +305,6 @@ fn read_system(work: &mut Work<'_>, id: SideId, number: u64) -> Outcome<Run> {
     Ok(Run::read(&record).map_err(|problem| problem.at(StoreName::Messages, &key))?)
 }
 
-fn missing(id: SideId, number: u64) -> Error {
-    Error::corrupt(StoreName::Messages.name(), &message::key(id, Class::Received, number), "a message is missing")
+pub(crate) fn missing((id, class): (SideId, Class), number: u64) -> Error {
+    Error::corrupt(StoreName::Messages.name(), &message::key(id, class, number), "a message is missing")
 }

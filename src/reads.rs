@@ -7,12 +7,12 @@ use num_traits::ToPrimitive;
 
 use crate::body::Value;
 use crate::changes::{Cached, Changes};
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, Side};
 use crate::error::Result;
-use crate::ids::Role;
+use crate::ids::{Role, SideId};
 use crate::map::Map;
 use crate::message::count;
-use crate::queue::Queue;
+use crate::queue::{Counters, Queue};
 use crate::record::{float, value};
 use crate::stop::{Outcome, Stop};
 use crate::store::{Bound, Direction, Key, Range, Source, StoreName, Tx};
@@ -31,6 +31,8 @@ pub(crate) enum Request {
     Keys(StoreName, Range, Option<u32>),
     /// The numbers of a service's sides. There is no index: every conversation is looked at.
     Sides(u32),
+    /// What all sides say of their rows, counted, by service.
+    Recount,
 }
 
 /// Answers that came, and questions that are to be asked.
@@ -144,26 +146,41 @@ async fn ask(tx: &Tx, request: &Request) -> Result<Vec<Value>> {
         Request::Keys(store, range, limit) => {
             Ok(tx.get_keys(*store, range, *limit).await?.iter().map(Key::to_value).collect())
         }
-        Request::Sides(service) => sides_of(tx, *service).await,
+        Request::Sides(service) => {
+            let mut sides = Vec::new();
+            walk(tx, false, &mut |id, side| {
+                sides.extend((side.service == *service).then(|| value(id.number())));
+            })
+            .await?;
+            Ok(sides)
+        }
+        Request::Recount => {
+            let mut services: Map<u32, Counters> = Map::default();
+            walk(tx, true, &mut |_, side| services.update(side.service, |counters| counters.add_side(side))).await?;
+            Ok(services.iter().map(|(service, counters)| counters.record(*service)).collect())
+        }
     }
 }
 
-/// Looks at a page of conversations at a time, so that no more than a page is in memory.
-async fn sides_of(tx: &Tx, service: u32) -> Result<Vec<Value>> {
-    let (mut sides, mut range) = (Vec::new(), Range::all());
+/// Looks at all sides, a page of conversations at a time, so that no more than a page is in memory. `passes`: over those that can't be read.
+async fn walk(tx: &Tx, passes: bool, see: &mut dyn FnMut(SideId, &Side)) -> Result<()> {
+    let mut range = Range::all();
     loop {
         let keys = tx.get_keys(StoreName::Conversations, &range, Some(PAGE)).await?;
         let records = tx.get_range(StoreName::Conversations, &range, Some(PAGE), Direction::Forward).await?;
         for (key, record) in keys.iter().zip(&records) {
             let number = if let Key::Number(number) = key { number.to_u64().unwrap_or(0) } else { 0 };
-            let conversation = Conversation::from_record(number, record)?;
-            let is_wanted = |role: &Role| conversation.side(*role).is_some_and(|side| side.service == service);
-            let wanted = [Role::Initiator, Role::Target].into_iter().filter(is_wanted);
-            sides.extend(wanted.map(|role| value(conversation.id_of(role).number())));
+            let conversation = match Conversation::from_record(number, record) {
+                Err(error) if passes && error.is_corrupt() => continue,
+                conversation => conversation?,
+            };
+            for role in [Role::Initiator, Role::Target] {
+                conversation.side(role).into_iter().for_each(|side| see(conversation.id_of(role), side));
+            }
         }
         match keys.last() {
             Some(last) => range.lower = Bound::Excluding(last.clone()),
-            None => return Ok(sides),
+            None => return Ok(()),
         }
     }
 }

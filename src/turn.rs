@@ -34,6 +34,15 @@ pub(crate) struct Turn {
     pub(crate) is_shared: bool,
 }
 
+/// Whose turn a key is.
+pub(crate) fn side_of(key: &Key) -> Option<SideId> {
+    let Key::List(parts) = key else { return None };
+    match parts.last()? {
+        Key::Number(number) => number.to_u64().map(SideId::from_number),
+        _ => None,
+    }
+}
+
 fn rank(priority: u32) -> Key {
     Key::from(10u32.saturating_sub(priority))
 }
@@ -164,17 +173,6 @@ pub(crate) struct OutgoingTurn {
 }
 
 impl OutgoingTurn {
-    /// Whose turn a key is.
-    pub(crate) fn side_of(key: &Key) -> SideId {
-        match key {
-            Key::List(parts) => match parts.last() {
-                Some(Key::Number(number)) => SideId::from_number(number.to_u64().unwrap_or(0)),
-                _ => SideId::from_number(0),
-            },
-            _ => SideId::from_number(0),
-        }
-    }
-
     pub(crate) fn all() -> Range {
         Range::prefix(vec![0u32.into(), 3u32.into()])
     }

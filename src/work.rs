@@ -19,8 +19,9 @@ use crate::definitions::{Catalog, QueueDefinition};
 use crate::error::{Error, ErrorCode, Result};
 use crate::group::{Caller, Claim};
 use crate::ids::{Decoded, Role, SideId};
+use crate::map::Map;
 pub(crate) use crate::numbers::{Number, Numbers};
-use crate::queue::{Counters, Queue};
+use crate::queue::{Counters, Queue, read_counters};
 use crate::reads::{Reads, Request};
 use crate::record::{Read, read_all};
 use crate::stop::{Outcome, Stop};
@@ -93,6 +94,12 @@ impl Work<'_> {
     pub(crate) fn sides_of(&mut self, service: u32) -> Outcome<Vec<SideId>> {
         let numbers = self.reads.answer(Request::Sides(service))?.iter().filter_map(Value::number);
         Ok(numbers.filter_map(|number| number.to_u64()).map(SideId::from_number).collect())
+    }
+
+    /// What all endpoints say of their rows, by service. Takes as long. One that can't be read has nothing.
+    pub(crate) fn recount(&mut self) -> Outcome<Map<u32, Counters>> {
+        let counted = self.reads.answer(Request::Recount)?.iter().map(read_counters).collect::<Read<_>>();
+        Ok(counted.map_err(|problem| problem.at(StoreName::Queues, &Key::Number(0.0)))?)
     }
 
     /// Stops unless all of these have been read: for what will be needed anyway. One that can't be read is the trouble of who asks for it.

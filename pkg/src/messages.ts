@@ -53,7 +53,7 @@ function failureHeaders({ queue, name, message, stack, endpoint, at, attempts }:
     FailedQ: queue,
     TimeOfFailure: new Date(at).toISOString(),
     ProcessingEndpoint: endpoint,
-    Retries: String(attempts - 1),
+    Retries: String(Math.max(0, attempts - 1)),
   };
 }
 
@@ -101,7 +101,7 @@ export function expandFailed(batches: readonly Batch[]): FailedMessage[] {
     if (failed === undefined) return [];
     const more = {
       failedQueue: failed.queue, exceptionType: failed.name, exceptionMessage: failed.message, stackTrace: failed.stack,
-      timeOfFailure: new Date(failed.at), retries: failed.attempts - 1, attempts: failed.attempts,
+      timeOfFailure: new Date(failed.at), retries: Math.max(0, failed.attempts - 1), attempts: failed.attempts,
     };
     return expand([batch]).map((row) => Object.assign(row, more));
   });

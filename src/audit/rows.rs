@@ -81,7 +81,21 @@ impl Audit {
         let swept: Vec<Key> = self.swept.iter().map(|side| part(side.number())).collect();
         let is_swept =
             |key: &Key| matches!(key, Key::List(parts) if parts.first().is_some_and(|side| swept.contains(side)));
-        let missing = named.difference(&self.bodies).map(|key| format!("body {key:?}: it is missing"));
+        // Nobody misses the body of a row that has gone while others of its run are there.
+        let is_missed = |key: &Key| {
+            self.runs.values().flatten().any(|run| {
+                let side = conversations.get(&run.side.conversation).and_then(|found| found.side(run.side.role));
+                let is_needed = |number: u64| {
+                    let is_in = |interval: &Interval| (interval.from..interval.to).contains(&number);
+                    run.class == Class::System || side.is_none_or(|side| needed(side, run.class).iter().any(is_in))
+                };
+                run.large
+                    .iter()
+                    .any(|(index, _)| self::key(run, *index) == *key && is_needed(run.first() + count(*index)))
+            })
+        };
+        let missing = named.difference(&self.bodies).filter(|key| is_missed(key));
+        let missing = missing.map(|key| format!("body {key:?}: it is missing"));
         let extra = self
             .bodies
             .difference(&named)
@@ -114,6 +128,10 @@ impl Audit {
         }
         self.found.extend(found);
     }
+}
+
+fn key(run: &Run, index: usize) -> Key {
+    message::key(run.side, run.class, run.first() + count(index))
 }
 
 fn recount(side: &Side, runs: &[Run]) -> Counters {

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use super::define::{Defining, FIRST_QUEUE, set_options};
-use super::{QueueDefinition, QueueOptions, ServiceChange, ServiceDefinition, Status};
+use super::define::{Defining, set_options};
+use super::{FIRST_QUEUE, QueueDefinition, QueueOptions, ServiceChange, ServiceDefinition, Status};
 use crate::arrival;
 use crate::error::{Error, Result};
 use crate::ids::SideId;

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use super::alter::refuse_own;
-use super::define::{Defining, FIRST_QUEUE};
-use super::{ERROR_QUEUE, QueueDefinition, ServiceDefinition};
+use super::define::Defining;
+use super::{ERROR_QUEUE, FIRST_QUEUE, QueueDefinition, ServiceDefinition};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::SideId;
 use crate::map::Map;

@@ -6,6 +6,7 @@ mod alter;
 mod catalog;
 mod define;
 mod drop;
+mod load;
 mod names;
 
 use std::rc::Rc;
@@ -14,8 +15,9 @@ use serde::Deserialize;
 
 pub(crate) use alter::{alter_queue, alter_service, switch_off};
 pub(crate) use catalog::{Catalog, Contract, MessageType, QueueDefinition, ServiceDefinition};
-pub(crate) use define::{FIRST_QUEUE, birth, define, load};
+pub(crate) use define::define;
 pub(crate) use drop::{drop_queue, drop_service};
+pub(crate) use load::{FIRST_QUEUE, birth, load};
 pub use names::{MAX_NAME, check_name};
 
 /// The message type and the contract that are always there.

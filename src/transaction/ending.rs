@@ -21,11 +21,8 @@ impl Transaction {
     pub async fn commit(&self) -> Result<()> {
         let state = self.borrow_state().await?;
         self.phase.set(Phase::Committing);
-        let outcome = if state.done.is_empty() {
-            Ok(())
-        } else {
-            self.store(Rc::new(Verb::All(state.done))).await.map(drop).map_err(Error::from)
-        };
+        let outcome =
+            if state.done.is_empty() { Ok(()) } else { self.store_mended(Rc::new(Verb::All(state.done))).await };
         match &outcome {
             Ok(()) => self.attempts.succeed(),
             Err(_) => {
@@ -110,6 +107,17 @@ impl Transaction {
         if self.is_open() {
             self.core.runs.clear();
             self.end(phase);
+        }
+    }
+
+    /// Stores, and once more when a record was in the way that could be mended.
+    async fn store_mended(&self, verb: Rc<Verb>) -> Result<()> {
+        let mut mended = None;
+        loop {
+            match self.store(Rc::clone(&verb)).await.map_err(Error::from) {
+                Err(error) if self.core.mend(&error, &mut mended).await? => {}
+                outcome => return outcome.map(drop),
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Delivery within this broker: to the far end at once, or when its service is defined at last.
 
-use num_traits::ToPrimitive;
+use std::collections::VecDeque;
+use std::rc::Rc;
 
 use super::dropped::{HAS_ENDED, IS_GONE, drop_rows, drop_stored};
 use crate::arrival;
@@ -8,13 +9,16 @@ use crate::body::Value;
 use crate::conversation::{Conversation, Side, State};
 use crate::definitions::FIRST_QUEUE;
 use crate::due::{Due, DueKind};
+use crate::error::Error;
 use crate::ids::{Role, SideId};
-use crate::message::{self, Class, Row, Run, count, system};
+use crate::mend::set_aside;
+use crate::message::{Class, Row, Run, count, system};
+use crate::reading::{missing, read_runs};
 use crate::retention;
-use crate::stop::{Outcome, Stop, pass_over};
+use crate::stop::{Outcome, Stop};
 use crate::store::{Bound, Key, StoreName};
 use crate::sweep;
-use crate::turn::OutgoingTurn;
+use crate::turn::{self, OutgoingTurn};
 use crate::work::{Number, Work};
 
 /// So many endpoints that wait are looked at in one storage transaction, and so many of their runs come in.
@@ -115,15 +119,18 @@ pub(super) fn go_on(work: &mut Work<'_>, due: &Due) -> Outcome<(u64, bool)> {
     let mut rows = 0;
     let mut is_more = count(turns.len()) == u64::from(TURNS);
     for (turn, share) in turns.iter().zip(shares(work, &turns)?) {
-        let Some(share) = share else {
-            is_more = true;
-            break;
+        let is_done = match share {
+            Share::Nothing => true,
+            Share::Rows(arriving) => {
+                let is_last = arriving.is_last;
+                rows += come_in(work, arriving)?;
+                is_last
+            }
+            // One that can't be mended is left where it is.
+            Share::Unreadable(error) => !set_aside(work, &error)?,
+            Share::Later => false,
         };
-        let is_last = share.as_ref().is_none_or(|share| share.is_last);
-        if let Some(share) = share {
-            rows += come_in(work, share)?;
-        }
-        if !is_last {
+        if !is_done {
             is_more = true;
             break;
         }
@@ -135,35 +142,44 @@ pub(super) fn go_on(work: &mut Work<'_>, due: &Due) -> Outcome<(u64, bool)> {
     Ok((rows, is_more))
 }
 
+/// What comes in by one turn.
+enum Share {
+    Nothing,
+    Rows(Arriving),
+    Unreadable(Error),
+    /// No more runs may come in.
+    Later,
+}
+
 /// What comes in of one endpoint's messages.
-struct Share {
+struct Arriving {
     id: SideId,
-    runs: Vec<Run>,
+    runs: VecDeque<Rc<Run>>,
     rows: Vec<Row>,
     /// Nothing of them is left behind.
     is_last: bool,
 }
 
-/// For each turn: what comes in by it, if anything. The last is `None` when no more runs may come in. Everything is read together.
-fn shares(work: &mut Work<'_>, turns: &[Key]) -> Outcome<Vec<Option<Option<Share>>>> {
-    let sides: Vec<SideId> = turns.iter().map(OutgoingTurn::side_of).collect();
+/// For each turn: what comes in by it. Everything is read together.
+fn shares(work: &mut Work<'_>, turns: &[Key]) -> Outcome<Vec<Share>> {
+    let sides: Vec<SideId> = turns.iter().filter_map(turn::side_of).collect();
     work.need(sides.iter().map(|side| side.conversation), [])?;
-    let (mut shares, mut left, mut is_missing, mut problem) = (Vec::new(), RUNS, false, None);
+    let (mut shares, mut left, mut is_missing) = (Vec::new(), RUNS, false);
     for id in sides {
         if left == 0 {
-            shares.push(None);
+            shares.push(Share::Later);
             break;
         }
-        match Share::read(work, id, &mut left) {
+        match Arriving::read(work, id, &mut left) {
             Err(Stop::Missing) => is_missing = true,
-            // One that can't be read is left where it is.
-            share => shares.push(Some(pass_over(share, &mut problem)?.flatten())),
+            Err(Stop::Failed(error)) if error.is_corrupt() => shares.push(Share::Unreadable(error)),
+            rows => shares.push(rows?.map_or(Share::Nothing, Share::Rows)),
         }
     }
     if is_missing { Err(Stop::Missing) } else { Ok(shares) }
 }
 
-impl Share {
+impl Arriving {
     fn read(work: &mut Work<'_>, id: SideId, left: &mut u64) -> Outcome<Option<Self>> {
         let Some(conversation) = work.conversation(id.conversation)? else { return Ok(None) };
         let Some(side) = conversation.side(id.role) else { return Ok(None) };
@@ -175,8 +191,10 @@ impl Share {
         }
         let limit = side.runs.clamp(1, *left);
         *left -= limit;
-        let range = message::keys_between(id, Class::Sent, outgoing.acknowledged, side.next_send);
-        let runs = work.read_range(StoreName::Messages, range, limit.to_u32(), Run::read)?;
+        let runs = read_runs(work, (id, Class::Sent), outgoing.acknowledged, limit)?;
+        if runs.front().is_none_or(|run| run.first() != outgoing.acknowledged) {
+            return Err(missing((id, Class::Sent), outgoing.acknowledged).into());
+        }
         let (mut rows, mut is_missing) = (Vec::new(), false);
         for run in &runs {
             for index in 0..run.count {
@@ -191,13 +209,13 @@ impl Share {
         if is_missing {
             return Err(Stop::Missing);
         }
-        let is_last = runs.last().is_none_or(|run| run.last + 1 >= side.next_send);
+        let is_last = runs.back().is_none_or(|run| run.last + 1 >= side.next_send);
         Ok(Some(Self { id, runs, rows, is_last }))
     }
 }
 
 /// Messages that have waited for the target's service come in, in their order. Gives how many.
-fn come_in(work: &mut Work<'_>, Share { id, runs, mut rows, .. }: Share) -> Outcome<u64> {
+fn come_in(work: &mut Work<'_>, Arriving { id, runs, mut rows, .. }: Arriving) -> Outcome<u64> {
     let Some(mut conversation) = work.conversation(id.conversation)? else { return Ok(0) };
     let (role, far) = (id.role, id.role.other());
     let is_first = conversation.local.replace(true) == Some(false)
@@ -213,7 +231,7 @@ fn come_in(work: &mut Work<'_>, Share { id, runs, mut rows, .. }: Share) -> Outc
             drop_rows(work, &conversation, role, &rows, HAS_ENDED);
         } else if &*kind == system::ERROR {
             // An END WITH ERROR has dropped everything before it.
-            let sequence = runs.first().map_or(0, |run| run.sequence);
+            let sequence = runs.front().map_or(0, |run| run.sequence);
             for row in rows {
                 arrival::arrive_error(work, &mut conversation, far, row, sequence)?;
             }
@@ -244,7 +262,7 @@ fn acknowledge(
     work: &mut Work<'_>,
     conversation: &mut Conversation,
     role: Role,
-    runs: &[Run],
+    runs: &VecDeque<Rc<Run>>,
     moved: u64,
 ) -> Outcome<()> {
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };

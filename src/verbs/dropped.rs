@@ -49,7 +49,7 @@ pub(crate) fn drop_stored(
 }
 
 /// What the messages that `role` has sent have in common.
-fn shared_columns(conversation: &Conversation, role: Role) -> Vec<(&'static str, Value)> {
+pub(crate) fn shared_columns(conversation: &Conversation, role: Role) -> Vec<(&'static str, Value)> {
     vec![
         ("conversationHandle", Value::from(&*conversation.handle(role))),
         ("conversationId", Value::from(&*conversation.id)),

@@ -22,7 +22,7 @@ use uuid::Uuid;
 pub(crate) use begin_dialog::Begun;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use deliver::{deliver_later, is_local};
-pub(crate) use dropped::drop_stored;
+pub(crate) use dropped::{drop_stored, shared_columns};
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use end_lane::end_lane;
@@ -47,6 +47,7 @@ use crate::definitions::{self, Definitions, QueueOptions, ServiceChange};
 use crate::error::Result;
 use crate::error_queue::{Unburied, Unbury};
 use crate::ids::{Decoded, SideId};
+use crate::mend::{Place, mend};
 use crate::poison::{self, Attempt};
 use crate::reads::Reads;
 use crate::recoverability::{self, Finally, Recover, Recovered};
@@ -87,6 +88,8 @@ pub(crate) enum Verb {
     Resume(Vec<Rc<str>>),
     /// Messages leave the error queue.
     Unbury(Unbury),
+    /// A record that can't be read is set aside.
+    Mend(Place),
     /// What a transaction did, all or nothing.
     All(Vec<Rc<Verb>>),
 }
@@ -200,6 +203,7 @@ impl Verb {
                 Ok(Answer::Done)
             }
             Self::Unbury(unbury) => unbury.run(work).map(Answer::Unburied),
+            Self::Mend(place) => mend(work, place).map(|mended| Answer::Count(u64::from(mended))),
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
         }

@@ -128,7 +128,17 @@ fn read_sides(work: &mut Work<'_>, Sides { sides, mut problem }: Sides, top: Opt
     }
     match problem {
         Some(problem) if received.takes.is_empty() => Err(problem.into()),
-        _ => Ok(received),
+        problem => {
+            note_passed_over(work, problem);
+            Ok(received)
+        }
+    }
+}
+
+/// It is mended beside: the others do not wait for it.
+fn note_passed_over(work: &Work<'_>, problem: Option<Error>) {
+    if problem.is_some() {
+        work.core.passed_over.replace(problem);
     }
 }
 
@@ -188,6 +198,7 @@ fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition, top: Option<u64>)
         let sides = if turn.is_shared { members_in_line(work, queue.number, &turn.group)? } else { turn.side.into() };
         let received = pass_over(read_sides(work, sides, top), &mut line.problem)?.unwrap_or_default();
         if !received.takes.is_empty() && work.try_lock(&turn.group)? {
+            note_passed_over(work, line.problem.take());
             let left = received.takes.iter().find(|take| take.side == turn.side).and_then(|take| take.left);
             work.core.heads.expect(queue.number, line.after(turn, left));
             return Ok(received);

@@ -99,8 +99,18 @@ pub(crate) enum Seen {
 }
 
 impl Core {
-    /// Answers in one read-only storage transaction.
+    /// Answers in one read-only storage transaction. A record that can't be read is set aside first, if it can be.
     pub(crate) async fn see(self: &Rc<Self>, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
+        let mut mended = None;
+        loop {
+            match self.look(view, position, extent).await {
+                Err(error) if self.mend(&error, &mut mended).await? => {}
+                seen => return seen,
+            }
+        }
+    }
+
+    async fn look(self: &Rc<Self>, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
         if let View::Select(_, filter) | View::Count(_, filter) | View::Archive(filter) = view {
             filter.check()?;
         }

@@ -74,9 +74,8 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
     work.queue(crate::definitions::FIRST_QUEUE)?;
     let catalog = Rc::clone(&work.catalog);
     for queue in catalog.queues.values() {
-        for record in work.get_range(StoreName::Turns, HeldTurn::of_queue(queue.number), None)?.to_vec() {
-            let side =
-                HeldTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &queue.number.into()))?.side;
+        for turn in work.read_range(StoreName::Turns, HeldTurn::of_queue(queue.number), None, HeldTurn::read)? {
+            let side = turn.side;
             let reason = format!("The queue \"{}\" of the target service is off.", queue.name).into();
             held(work, side, is_wanted, &reason, &mut rows)?;
             if is_wanted(side) {
@@ -84,9 +83,8 @@ pub(crate) fn transmission_queue(work: &mut Work<'_>, conversation: Option<&str>
             }
         }
     }
-    for record in work.get_range(StoreName::Turns, OutgoingTurn::all(), None)?.to_vec() {
-        let side =
-            OutgoingTurn::read(&record).map_err(|problem| problem.at(StoreName::Turns, &"transmission".into()))?.side;
+    for turn in work.read_range(StoreName::Turns, OutgoingTurn::all(), None, OutgoingTurn::read)? {
+        let side = turn.side;
         if is_wanted(side) {
             outgoing(work, side, &mut rows)?;
         }

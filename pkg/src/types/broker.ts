@@ -66,7 +66,10 @@ export interface Views {
     /** Of this service. */
     service?: string;
   }): Rows<ConversationGroup>;
-  /** The error queue, in the order in which messages came there. */
+  /**
+   * The error queue, in the order in which messages came there. What could not be read has 0 `attempts`, and the body `{ store, key, record, bodies }`:
+   * the record as it was, and the large bodies that belonged to it, each with its number.
+   */
   failed(filter?: FailedFilter): Rows<FailedMessage>;
   /** What was sent and has not arrived, and why. */
   transmissionQueue(filter?: {
@@ -179,7 +182,7 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
 
   /**
    * Moves messages from the error queue back to where they failed, ahead of the others there, under their old ids and numbers. Default: all. What was ENDed
-   * or dropped meanwhile stays, with an event "message-failed". Resolves with the number of messages moved.
+   * or dropped meanwhile stays, with an event "message-failed"; so does what could not be read. Resolves with the number of messages moved.
    */
   returnToSource(filter?: FailedFilter): Promise<number>;
   /** Deletes messages from the error queue; {} means all. Resolves with their number. */
@@ -234,7 +237,10 @@ export interface BrokerEvents {
   };
   /** A message had nowhere to go any more. */
   "message-dropped": {
-    /** Why, in a sentence. Stored messages of one conversation that go together are told together, with their number. */
+    /**
+     * Why, in a sentence. Stored messages of one conversation that go together are told together, with their number. "corrupt": they could not be
+     * read, and their record, if there was one, is in the error queue as it was.
+     */
     reason: string;
     /** What arrived from another broker, if it did. */
     envelope?: unknown;

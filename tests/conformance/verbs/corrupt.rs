@@ -2,15 +2,13 @@
 
 use std::rc::Rc;
 
-use pocket_broker::body::{Body, Value};
+use pocket_broker::body::Value;
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Key, Mode, Range, StoreName};
-use pocket_broker::{BeginDialog, Broker, EndpointFilter, Extent, ReceiveOptions, RowFilter, TimerOptions};
+use pocket_broker::{BeginDialog, Broker, EndpointFilter, Extent, ReceiveOptions, RowFilter};
 
 use super::super::support::shop::{Dialog, Shop, begin, refused, show_all, to_kitchen, top_of};
 use super::super::support::{Bench, async_test, detail, transact};
-
-const STORES: [StoreName; 3] = [StoreName::Messages, StoreName::Conversations, StoreName::Turns];
 
 /// Makes records of a store unreadable, by their places.
 async fn break_records(shop: &Shop, store: StoreName, places: std::ops::Range<usize>) {
@@ -37,69 +35,55 @@ async fn corrupt(broker: &Broker, options: ReceiveOptions) -> Error {
 
 /// D37.
 async fn receive_passes_over_it(bench: fn() -> Bench) {
-    for store in STORES {
-        let shop = Shop::open(bench()).await;
-        let dialogs = dialogs(&shop, &["a", "b", "c"]).await;
-        break_records(&shop, store, 0..1).await;
-        let before = shop.records_in(store).await;
-        let gauges = shop.broker.stats().await.expect("counters can be read").gauges;
-        assert_eq!(gauges.open_conversations.iter().sum::<u64>(), 6, "{store:?}: what the commits have counted");
+    let store = StoreName::Conversations;
+    let shop = Shop::open(bench()).await;
+    dialogs(&shop, &["a", "b", "c"]).await;
+    break_records(&shop, store, 0..1).await;
+    let before = shop.records_in(store).await;
+    let gauges = shop.broker.stats().await.expect("counters can be read").gauges;
+    assert_eq!(gauges.open_conversations.iter().sum::<u64>(), 6, "what the commits have counted");
 
-        let transaction = begin(&shop);
-        let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
-        assert_eq!(show_all(&rows), ["0 Order 0 b"], "{store:?}");
-        let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
-        assert_eq!(show_all(&rows), ["0 Order 0 c"], "{store:?}");
-        refused(transaction.receive("kitchen", top_of(1)).await, ErrorCode::StorageCorrupt);
-        transaction.rollback();
+    let transaction = begin(&shop);
+    let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
+    assert_eq!(show_all(&rows), ["0 Order 0 b"]);
+    let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
+    assert_eq!(show_all(&rows), ["0 Order 0 c"]);
+    refused(transaction.receive("kitchen", top_of(1)).await, ErrorCode::StorageCorrupt);
+    transaction.rollback();
 
-        let tab = shop.another_tab().await;
-        assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b"], "{store:?}");
-        let rows = tab.receive("kitchen", ReceiveOptions::default(), None).await.expect("there is another");
-        assert_eq!(show_all(&rows), ["0 Order 0 c"], "{store:?}");
-        for broker in [&shop.broker, &tab] {
-            let error = corrupt(broker, ReceiveOptions::default()).await;
-            assert_eq!(detail(&error, "store").as_deref(), Some(store.name()));
-            let handle = (store == StoreName::Messages).then(|| dialogs[0].target.to_string());
-            assert_eq!(detail(&error, "handle"), handle, "where it is known");
-        }
-        assert_eq!(shop.order("d").await.id.len(), 36);
-        assert_eq!(shop.receive("kitchen").await, ["0 Order 0 d"], "{store:?}");
-        let left = shop.records_in(store).await;
-        assert_eq!(
-            left,
-            if store == StoreName::Conversations { before + 1 } else { before - 2 },
-            "it is left as it is"
-        );
-        tab.close().await;
-        shop.discard().await;
+    let tab = shop.another_tab().await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b"]);
+    let rows = tab.receive("kitchen", ReceiveOptions::default(), None).await.expect("there is another");
+    assert_eq!(show_all(&rows), ["0 Order 0 c"]);
+    for broker in [&shop.broker, &tab] {
+        let error = corrupt(broker, ReceiveOptions::default()).await;
+        assert_eq!(detail(&error, "store").as_deref(), Some(store.name()));
     }
+    assert_eq!(shop.order("d").await.id.len(), 36);
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 d"]);
+    assert_eq!(shop.records_in(store).await, before + 1, "it is left as it is");
+    tab.close().await;
+    shop.discard().await;
 }
 
 /// What is asked for by name is not passed over. D37.
 async fn by_its_handle_it_is_refused(bench: fn() -> Bench) {
-    for store in [StoreName::Messages, StoreName::Conversations] {
-        let shop = Shop::open(bench()).await;
-        let dialogs = dialogs(&shop, &["a", "b"]).await;
-        break_records(&shop, store, 0..1).await;
-        let options = ReceiveOptions { conversation: Some(Rc::clone(&dialogs[0].target)), ..ReceiveOptions::default() };
-        let error = corrupt(&shop.broker, options).await;
-        assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].target));
-        if store == StoreName::Conversations {
-            let error = refused(shop.broker.info(&dialogs[0].initiator).await, ErrorCode::StorageCorrupt);
-            assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].initiator));
-        }
-        let of_it = RowFilter { conversation: Some(Rc::clone(&dialogs[0].target)), ..RowFilter::default() };
-        let rows = shop.broker.select("kitchen", &of_it, None, Extent::All).await;
-        let error = refused(rows, ErrorCode::StorageCorrupt);
-        assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].target));
-        if store == StoreName::Conversations {
-            let rows = shop.broker.select("kitchen", &RowFilter::default(), None, Extent::All).await;
-            refused(rows, ErrorCode::StorageCorrupt);
-        }
-        assert_eq!(shop.receive_from("kitchen", &dialogs[1].target).await, ["0 Order 0 b"]);
-        shop.discard().await;
-    }
+    let shop = Shop::open(bench()).await;
+    let dialogs = dialogs(&shop, &["a", "b"]).await;
+    break_records(&shop, StoreName::Conversations, 0..1).await;
+    let options = ReceiveOptions { conversation: Some(Rc::clone(&dialogs[0].target)), ..ReceiveOptions::default() };
+    let error = corrupt(&shop.broker, options).await;
+    assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].target));
+    let error = refused(shop.broker.info(&dialogs[0].initiator).await, ErrorCode::StorageCorrupt);
+    assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].initiator));
+    let of_it = RowFilter { conversation: Some(Rc::clone(&dialogs[0].target)), ..RowFilter::default() };
+    let rows = shop.broker.select("kitchen", &of_it, None, Extent::All).await;
+    let error = refused(rows, ErrorCode::StorageCorrupt);
+    assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].target));
+    let rows = shop.broker.select("kitchen", &RowFilter::default(), None, Extent::All).await;
+    refused(rows, ErrorCode::StorageCorrupt);
+    assert_eq!(shop.receive_from("kitchen", &dialogs[1].target).await, ["0 Order 0 b"]);
+    shop.discard().await;
 }
 
 /// Calls that share a storage transaction with one that needs it. D37.
@@ -114,63 +98,10 @@ async fn only_who_needs_it_fails(bench: fn() -> Bench) {
     shop.discard().await;
 }
 
-/// D37.
-async fn what_comes_before_it_is_received(bench: fn() -> Bench) {
-    let shop = Shop::open(bench()).await;
-    let dialog = shop.order("a").await;
-    shop.send(&dialog.initiator, "Note", "b").await;
-    shop.send(&dialog.initiator, "Note", "c").await;
-    shop.order("other").await;
-    break_records(&shop, StoreName::Messages, 1..2).await;
-    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a"]);
-    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 other"]);
-    let error = corrupt(&shop.broker, ReceiveOptions::default()).await;
-    assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialog.target));
-    shop.discard().await;
-}
-
-/// A row whose body is missing is not taken out with those before it.
-async fn a_timer_without_its_body_is_not_received(bench: fn() -> Bench) {
-    let shop = Shop::open(bench()).await;
-    let dialog = shop.order("m1").await;
-    for (name, size) in [("first", 10.0), ("second", 70_000.0)] {
-        let body = Body { value: Value::from(name).into(), packing: 0, size };
-        let options = TimerOptions { name: name.into(), body };
-        shop.broker.begin_conversation_timer(&dialog.initiator, Some(0.0), options).await.expect("it can be begun");
-    }
-    assert_eq!(shop.broker.poll().await.expect("they can fire"), 2);
-    transact(&*shop.store, &[StoreName::Bodies], Mode::ReadWrite, async |tx| {
-        tx.delete_range(StoreName::Bodies, Range::all());
-        Ok(())
-    })
-    .await
-    .expect("it can be lost");
-    assert_eq!(shop.receive("counter").await, ["0 DialogTimer 0 first"]);
-    for _ in 0..2 {
-        refused(shop.broker.receive("counter", ReceiveOptions::default(), None).await, ErrorCode::StorageCorrupt);
-    }
-    shop.discard().await;
-}
-
-async fn pages_of_turns_go_on_behind_it(bench: fn() -> Bench) {
-    for broken in [15..16, 0..16, 3..39] {
-        let shop = Shop::open(bench()).await;
-        let count = 40;
-        for number in 0..count {
-            shop.order(&number.to_string()).await;
-        }
-        break_records(&shop, StoreName::Turns, broken.clone()).await;
-        for number in (0..count).filter(|number| !broken.contains(number)) {
-            assert_eq!(shop.receive("kitchen").await, [format!("0 Order 0 {number}")], "{broken:?}");
-        }
-        corrupt(&shop.broker, ReceiveOptions::default()).await;
-        shop.discard().await;
-    }
-}
-
 /// One member can't be read, the other can.
 async fn a_group_gives_what_can_be_read(bench: fn() -> Bench) {
-    for store in [StoreName::Messages, StoreName::Conversations] {
+    let store = StoreName::Conversations;
+    {
         let shop = Shop::open(bench()).await;
         let first = shop.begin().await;
         let related = BeginDialog { related_conversation: Some(first.handle.to_string()), ..to_kitchen() };
@@ -241,11 +172,8 @@ macro_rules! mount_raw {
 
 mount_raw! {
     a_group_gives_what_can_be_read,
-    a_timer_without_its_body_is_not_received,
     by_its_handle_it_is_refused,
     conversations_shows_the_others,
     only_who_needs_it_fails,
-    pages_of_turns_go_on_behind_it,
     receive_passes_over_it,
-    what_comes_before_it_is_received,
 }

@@ -26,7 +26,7 @@ mount! {
     a_dialog_timer_waits_outside_an_off_queue,
     a_held_dialog_timer_is_nothing_of_the_far_side,
     a_timer_in_a_transaction_counts_from_its_call,
-    a_timer_that_can_not_be_read_holds_up_nobody,
+    what_can_not_be_read_holds_up_no_timer,
     many_timers_of_one_moment,
     timeouts_and_names_have_bounds,
 }
@@ -319,24 +319,24 @@ async fn many_timers_of_one_moment(shop: &Shop) {
     assert_eq!(shop.records_in(StoreName::Due).await, 0);
 }
 
-async fn a_timer_that_can_not_be_read_holds_up_nobody(shop: &Shop) {
+async fn what_can_not_be_read_holds_up_no_timer(shop: &Shop) {
     let (bad, good) = (shop.begin().await, shop.order("m1").await);
     shop.timer_of(&bad.handle, 10.0, "bad").await;
     shop.timer_of(&good.initiator, 20.0, "good").await;
-    let saved = transact(&*shop.store, &[StoreName::Due], Mode::ReadWrite, async |tx| {
-        let key: Key = tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?.remove(0);
-        let saved = tx.get(StoreName::Due, &key).await?.expect("it is there");
-        tx.put(StoreName::Due, key.clone(), Value::from("garbage"));
+    let saved = transact(&*shop.store, &[StoreName::Conversations], Mode::ReadWrite, async |tx| {
+        let key: Key = tx.get_keys(StoreName::Conversations, &Range::all(), Some(1)).await?.remove(0);
+        let saved = tx.get(StoreName::Conversations, &key).await?.expect("it is there");
+        tx.put(StoreName::Conversations, key.clone(), Value::from("garbage"));
         Ok((key, saved))
     })
     .await
     .expect("it can be broken");
     shop.clock().advance(1_000.0);
     let error = refused(shop.broker.poll().await, ErrorCode::StorageCorrupt);
-    assert!(error.to_string().contains("due"), "{error}");
+    assert!(error.to_string().contains("conversations"), "{error}");
     assert_eq!(shop.receive("counter").await, ["0 DialogTimer 0"], "the other one has fired");
-    transact(&*shop.store, &[StoreName::Due], Mode::ReadWrite, async |tx| {
-        tx.put(StoreName::Due, saved.0.clone(), saved.1.clone());
+    transact(&*shop.store, &[StoreName::Conversations], Mode::ReadWrite, async |tx| {
+        tx.put(StoreName::Conversations, saved.0.clone(), saved.1.clone());
         Ok(())
     })
     .await

@@ -1,0 +1,214 @@
+//! Records that can't be read are set aside, and what they belong to goes on (D37).
+//!
+//! A call that meets one stops with `StorageCorrupt`, which says where the record is. It is mended in a storage transaction of its own, by
+//! whoever comes first, and the call runs again. Nothing is deleted that somebody could repair by hand: messages move to the error queue as
+//! they are. What a newer build has written is not touched: that is `VersionTooNew`.
+
+mod others;
+mod rows;
+
+pub(crate) use rows::read_or_bury;
+
+use std::rc::Rc;
+
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+use num_traits::ToPrimitive;
+
+use crate::arrival;
+use crate::body::{Body, Value};
+use crate::conversation::Conversation;
+use crate::core::Core;
+use crate::definitions::{DEFAULT, ERROR_QUEUE};
+use crate::error::{Error, ErrorCode, Result};
+use crate::error_queue::{self, FailedAt};
+use crate::ids::{Role, SideId};
+use crate::lane::Lane;
+use crate::message::{Class, LARGE_BODY, Row};
+use crate::notice::Dropped;
+use crate::record::Unreadable;
+use crate::recoverability::Thrown;
+use crate::stop::Outcome;
+use crate::store::{Change, Key, StoreName};
+use crate::turn::{self, HeldTurn, OutgoingTurn, Turn};
+use crate::verbs::{Answer, Verb, shared_columns};
+use crate::work::{Purpose, Work};
+
+/// Where a record is.
+pub(crate) type Place = (StoreName, Key);
+
+impl Error {
+    /// Where the record is that can't be read.
+    fn place(&self) -> Option<Place> {
+        let detail = |wanted: &str| self.details().iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        let store = detail("store")?.text().filter(|_| self.is_corrupt())?;
+        let store = StoreName::ALL.into_iter().find(|known| known.name() == store)?;
+        Some((store, Key::from_value(detail("key")?)?))
+    }
+}
+
+impl Core {
+    /// Mends what a call has failed by; false: it can't be mended, or was mended for this call already. `last`: what was mended for it last.
+    pub(crate) fn mend<'a>(
+        self: &'a Rc<Self>,
+        error: &Error,
+        last: &'a mut Option<Place>,
+    ) -> LocalBoxFuture<'a, Result<bool>> {
+        let place = error.place().filter(|place| last.as_ref() != Some(place));
+        // One future for all who may need it: it is small where it is not.
+        async move {
+            let Some(place) = place else { return Ok(false) };
+            *last = Some(place.clone());
+            let answer = self.commit(Rc::new(Verb::Mend(place)), Purpose::Commit, 0, None, None).await?;
+            // Bodies that were handed out with what failed are read anew.
+            self.forget_uncommitted();
+            Ok(matches!(answer, Answer::Count(1)))
+        }
+        .boxed_local()
+    }
+
+    /// Mends what was passed over, beside whatever else goes on.
+    pub(crate) fn mend_beside(self: &Rc<Self>) {
+        if let Some(place) = self.passed_over.take().as_ref().and_then(Error::place) {
+            drop(self.commit(Rc::new(Verb::Mend(place)), Purpose::Commit, 0, None, None));
+        }
+    }
+}
+
+/// A verb of its own.
+pub(crate) fn mend(work: &mut Work<'_>, place: &Place) -> Outcome<bool> {
+    // What the verbs before this one did is to be seen.
+    work.after_others()?;
+    set_aside_at(work, place)
+}
+
+/// What a verb has met, within that verb.
+pub(crate) fn set_aside(work: &mut Work<'_>, error: &Error) -> Outcome<bool> {
+    error.place().map_or(Ok(false), |place| set_aside_at(work, &place))
+}
+
+/// Sets a record aside, or makes it anew. Gives whether whoever met it may go on.
+fn set_aside_at(work: &mut Work<'_>, (store, key): &Place) -> Outcome<bool> {
+    match store {
+        StoreName::Messages => rows::mend_run(work, key),
+        StoreName::Bodies => rows::mend_body(work, key),
+        StoreName::Turns => mend_turn(work, key),
+        StoreName::Due => others::mend_timer(work, key),
+        StoreName::Members => others::mend_member(work, key),
+        StoreName::Queues => others::mend_queue(work, key),
+        _ => Ok(false),
+    }
+}
+
+/// A turn is said by its conversation: the record is made anew, or goes.
+fn mend_turn(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
+    let Some(id) = turn::side_of(key) else { return Ok(false) };
+    let conversation = work.conversation(id.conversation)?;
+    let mut record = None;
+    if let Some((conversation, side)) = conversation.as_deref().and_then(|found| Some((found, found.side(id.role)?))) {
+        let queue = work.queue_of(side.service)?.number;
+        let turn = Turn::of(conversation, id, queue);
+        let to_receive = turn.filter(|turn| turn.key() == *key || turn.twin_key().as_ref() == Some(key));
+        let held = side.held_turn.map(|order| HeldTurn { queue, order, side: id }).filter(|turn| turn.key() == *key);
+        let outgoing = side.outgoing.as_ref().and_then(|outgoing| outgoing.turn);
+        let outgoing = outgoing.map(|time| OutgoingTurn { priority: side.priority, time, side: id });
+        let outgoing = outgoing.filter(|turn| turn.key() == *key).map(|turn| turn.record());
+        record = to_receive.map(|turn| turn.record()).or(held.map(|turn| turn.record())).or(outgoing);
+    }
+    work.write(match record {
+        Some(record) => Change::Put(StoreName::Turns, key.clone(), record),
+        None => Change::Delete(StoreName::Turns, key.clone()),
+    });
+    Ok(true)
+}
+
+/// Messages of a side that can't be read: where, the first number, and how many.
+struct Lost<'a> {
+    conversation: &'a Conversation,
+    role: Role,
+    /// Who sent them.
+    sender: Role,
+    first: u64,
+    count: u64,
+}
+
+impl<'a> Lost<'a> {
+    /// What is no message.
+    fn nothing(conversation: &'a Conversation, role: Role) -> Self {
+        Self { conversation, role, sender: role, first: 0, count: 0 }
+    }
+
+    /// Every broker hears of them, all together.
+    fn tell(&self, work: &mut Work<'_>) {
+        let mut message = shared_columns(self.conversation, self.sender);
+        message.push(("messageSequenceNumber", crate::record::value(self.shown())));
+        work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message });
+        work.changes.counts.dropped += self.count;
+    }
+
+    /// The number as it is shown.
+    fn shown(&self) -> u64 {
+        let base = self.conversation.lane.as_ref().map_or(0, |lane| lane.base);
+        self.first.saturating_sub(base)
+    }
+
+    /// What is left of them goes to the error queue. It can't go back from there by itself: it was never tried.
+    fn bury(&self, work: &mut Work<'_>, row: Row, problem: &str) -> Outcome<()> {
+        let side = self.conversation.side(self.role);
+        let queue = side.and_then(|side| work.catalog.queue_of(side.service)).map(|queue| Rc::clone(&queue.name));
+        let failed = FailedAt {
+            queue: queue.unwrap_or_else(|| ERROR_QUEUE.into()),
+            handle: self.conversation.handle(self.role),
+            lane: Lane::of(self.conversation).map(|lane| (lane.key, lane.priority)),
+            sequence: self.shown(),
+            attempts: 0,
+            error: Thrown {
+                name: "BrokerError".into(),
+                message: problem.into(),
+                code: Some(ErrorCode::StorageCorrupt.name().into()),
+            },
+            stack: "".into(),
+            endpoint: "".into(),
+            at: work.now,
+        };
+        error_queue::put(work, failed, row)
+    }
+}
+
+/// The row of a record as it is, with the key that it had and the large bodies that belonged to it.
+fn raw_row(work: &Work<'_>, store: StoreName, key: &Key, record: Value, bodies: Vec<Value>) -> Row {
+    let value = Value::object(vec![
+        ("store", Value::from(store.name())),
+        ("key", key.to_value()),
+        ("record", record),
+        ("bodies", Value::list(bodies)),
+    ]);
+    // Nobody has measured it: it gets a record of its own.
+    let body = Body { value: value.into(), packing: 0, size: LARGE_BODY };
+    arrival::system_row(work, DEFAULT, body)
+}
+
+/// What is wrong with a record, for people.
+fn problem_of(problem: Unreadable, (store, key): (StoreName, &Key)) -> Result<String> {
+    let error = problem.at(store, key);
+    let problem = error.details().iter().find(|(name, _)| *name == "problem").and_then(|(_, problem)| problem.text());
+    let Some(problem) = problem.filter(|_| error.is_corrupt()) else { return Err(error) };
+    Ok(format!("A record of the object store \"{}\" could not be read: {problem}.", store.name()))
+}
+
+/// A number in a key.
+fn number(part: &Key) -> Option<u64> {
+    match part {
+        Key::Number(number) => number.to_u64(),
+        _ => None,
+    }
+}
+
+/// The side, the class and the number in a key of a run or a body.
+fn read_key(key: &Key) -> Option<(SideId, Class, u64)> {
+    let Key::List(parts) = key else { return None };
+    let [side, class, last] = parts.as_slice() else { return None };
+    let class = number(class)?;
+    let class = Class::ALL.into_iter().find(|known| u64::from(known.number()) == class)?;
+    Some((SideId::from_number(number(side)?), class, number(last)?))
+}

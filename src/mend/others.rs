@@ -1,0 +1,127 @@
+//! Records that other records tell the most of: timers, names, the state of a group, the counters of a queue.
+
+use super::{Lost, problem_of, raw_row};
+use crate::body::{Body, Value};
+use crate::conversation::Conversation;
+use crate::due::{Due, DueKind, timer_body, timer_record};
+use crate::ids::SideId;
+use crate::lane::Lane;
+use crate::membership;
+use crate::queue::Queue;
+use crate::record;
+use crate::reuse::{Reuse, named};
+use crate::stop::{Outcome, Stop};
+use crate::store::{Change, Key, StoreName};
+use crate::work::Work;
+
+/// A timer fires all the same, without its body, which goes to the error queue as it is.
+pub(super) fn mend_timer(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
+    let due = Due::read(&key.to_value()).filter(|due| due.kind == DueKind::Timer);
+    let (Some(due), Some(record)) = (due, work.get(StoreName::Due, key.clone())?) else { return Ok(false) };
+    let problem = match timer_body(&record) {
+        Ok(_) => return Ok(true),
+        Err(problem) => problem_of(problem, (StoreName::Due, key))?,
+    };
+    let id = SideId::from_number(due.number);
+    let conversation = work.conversation(id.conversation)?;
+    let side = conversation.as_ref().and_then(|conversation| conversation.side(id.role));
+    let timer = side.and_then(|side| side.timers.iter().find(|timer| Due::timer(id, timer) == due));
+    let (Some(conversation), Some(timer)) = (&conversation, timer) else {
+        // Nobody has begun it: it would do nothing.
+        work.write(Change::Delete(StoreName::Due, key.clone()));
+        return Ok(true);
+    };
+    let body = match &*timer.name {
+        "" => Body::none(),
+        name => Body::small(Value::object(vec![("name", Value::from(name))])),
+    };
+    work.write(Change::Put(StoreName::Due, key.clone(), timer_record(id, &timer.name, &body)));
+    let row = raw_row(work, StoreName::Due, key, record, Vec::new());
+    Lost::nothing(conversation, id.role).bury(work, row, &problem)?;
+    Ok(true)
+}
+
+/// What the store `members` holds under a key.
+pub(super) fn mend_member(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
+    let Key::List(parts) = key else { return Ok(false) };
+    let Some(record) = work.get(StoreName::Members, key.clone())? else { return Ok(true) };
+    match parts.as_slice() {
+        [Key::Text(kind), Key::Text(group)] if &**kind == "s" => mend_state(work, key, record, group),
+        [Key::Text(kind), service, ..] if matches!(&**kind, "l" | "r") => {
+            let service = match service {
+                Key::Text(name) => work.catalog.service(name).ok().map(|service| service.number),
+                number => super::number(number).and_then(|number| u32::try_from(number).ok()),
+            };
+            service.map_or(Ok(false), |service| mend_name(work, key, &record, service))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// The name of a lane, or of a dialog that is used again, is said by its conversation, too. It is looked for among all of the service.
+fn mend_name(work: &mut Work<'_>, key: &Key, record: &Value, service: u32) -> Outcome<bool> {
+    if let Err(problem) = named(record) {
+        problem_of(problem, (StoreName::Members, key))?;
+        let sides = work.sides_of(service)?;
+        work.need(sides.iter().map(|side| side.conversation), [])?;
+        let is_named = |conversation: &Conversation| {
+            Lane::of(conversation).is_some_and(|lane| lane.name() == *key)
+                || Reuse::of(conversation).is_some_and(|reuse| reuse.key() == *key)
+        };
+        let mut owner = None;
+        for side in sides {
+            let conversation = work.conversation(side.conversation)?;
+            owner = owner.or(conversation.filter(|conversation| is_named(conversation)).map(|_| side.conversation));
+        }
+        work.write(match owner {
+            Some(number) => {
+                let record = Value::list(vec![Value::from(1u32), record::value(number)]);
+                Change::Put(StoreName::Members, key.clone(), record)
+            }
+            None => Change::Delete(StoreName::Members, key.clone()),
+        });
+    }
+    Ok(true)
+}
+
+/// What a group knew goes to the error queue as it is: from now on it knows nothing.
+fn mend_state(work: &mut Work<'_>, key: &Key, record: Value, group: &std::rc::Rc<str>) -> Outcome<bool> {
+    let problem = match membership::read_state(&record) {
+        Ok(_) => return Ok(true),
+        Err(problem) => problem_of(problem, (StoreName::Members, key))?,
+    };
+    let Some((conversation, role)) = membership::any_member(work, group)? else { return Ok(false) };
+    membership::set_state(work, group, &Body::none());
+    let row = raw_row(work, StoreName::Members, key, record, Vec::new());
+    Lost::nothing(&conversation, role).bury(work, row, &problem)?;
+    Ok(true)
+}
+
+/// The counters of a queue are counted anew, from all conversations of its services.
+pub(super) fn mend_queue(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
+    let Some(number) = super::number(key).and_then(|number| u32::try_from(number).ok()) else { return Ok(false) };
+    let Some(record) = work.get(StoreName::Queues, key.clone())? else { return Ok(false) };
+    match Queue::from_record(number, &record) {
+        Ok(_) => return Ok(true),
+        Err(error) if error.is_corrupt() => {}
+        Err(error) => return Err(error.into()),
+    }
+    // Every other queue says by its stamp whether the definitions are the present ones.
+    let catalog = std::rc::Rc::clone(&work.catalog);
+    for other in catalog.queues.values().filter(|other| other.number != number) {
+        let record = work.get(StoreName::Queues, Key::from(other.number))?;
+        let other = record.and_then(|record| Queue::from_record(other.number, &record).ok());
+        if other.is_some_and(|other| other.stamp != catalog.stamp) {
+            return Err(Stop::Stale);
+        }
+    }
+    let Some(definition) = catalog.queue_by_number(number) else { return Ok(false) };
+    let mut services = work.recount()?;
+    services.retain(|service, _| catalog.queue_of(*service).is_some_and(|queue| queue.number == number));
+    // The numbers that it had are not given again. Who remembers its line does not know this number of the turns.
+    let turns = num_traits::ToPrimitive::to_u64(&work.now).unwrap_or_default();
+    let queue = Queue { turns, services, ..Queue::new(number, catalog.stamp) };
+    work.write(Change::Put(StoreName::Queues, key.clone(), queue.record()));
+    work.changes.notice.touch(&definition.name);
+    Ok(true)
+}
