@@ -385,7 +385,7 @@ impl Broker {
         let locking = self.core.locking();
         let call = locking.call;
         let attempt = async || {
-            with_groups(&self.core, self.lock_timeout, call, None, async || {
+            with_groups(&self.core, self.lock_timeout, call, Vec::new(), async || {
                 self.check_open()?;
                 let tally = Some(Rc::clone(&self.tally));
                 self.core.commit(Rc::clone(&verb), Purpose::Commit, call, cancelled.clone(), tally).await

@@ -42,7 +42,16 @@ impl Runs {
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
     first: RefCell<Map<u32, Head>>,
-    next: RefCell<Map<u32, Turn>>,
+    next: RefCell<Map<u32, Expected>>,
+}
+
+/// What the next reader of a queue will probably meet.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    /// Groups before it that somebody held.
+    pub(crate) held: Vec<Rc<str>>,
+    /// Whose turn it is.
+    pub(crate) turn: Option<Turn>,
 }
 
 /// The first turns of one queue, and as of which number.
@@ -62,17 +71,21 @@ impl Heads {
         self.first.borrow_mut().clear();
     }
 
-    /// Whose turn it probably is: worth reading ahead, and its lock worth asking for.
+    /// Whose turn it probably is: worth reading ahead.
     pub(crate) fn guess(&self, queue: u32) -> Option<Turn> {
-        self.next.borrow().get(&queue).cloned()
+        self.next.borrow().get(&queue).and_then(|expected| expected.turn.clone())
     }
 
-    pub(crate) fn expect(&self, queue: u32, next: Option<Turn>) {
-        let mut expected = self.next.borrow_mut();
-        match next {
-            Some(turn) => _ = expected.insert(queue, turn),
-            None => _ = expected.remove(&queue),
-        }
+    /// Which locks are worth asking for before a storage transaction.
+    pub(crate) fn guess_groups(&self, queue: u32) -> Vec<Rc<str>> {
+        let next = self.next.borrow();
+        let expected = next.get(&queue);
+        let turn = expected.and_then(|expected| expected.turn.as_ref()).map(|turn| Rc::clone(&turn.group));
+        expected.into_iter().flat_map(|expected| expected.held.iter().cloned()).chain(turn).collect()
+    }
+
+    pub(crate) fn expect(&self, queue: u32, expected: Expected) {
+        self.next.borrow_mut().insert(queue, expected);
     }
 }
 

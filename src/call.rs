@@ -39,17 +39,15 @@ impl Call {
 }
 
 /// Runs a verb, which stops when it needs a lock of the origin first, and asks for it. When the verb finds its group held, waits for a release
-/// and runs it again, at most until the time is over. `guess`: the group that it will probably need.
+/// and runs it again, at most until the time is over. `guesses`: the groups that it will probably need.
 pub(crate) async fn with_groups<T>(
     core: &Rc<Core>,
     timeout: f64,
     call: u64,
-    guess: Option<Rc<str>>,
+    guesses: Vec<Rc<str>>,
     mut attempt: impl AsyncFnMut() -> Outcome<T>,
 ) -> Result<T> {
-    if let Some(group) = &guess {
-        core.locks.ask(group, call).await;
-    }
+    core.locks.ask_all(guesses.into_iter().map(|group| (group, call)).collect()).await;
     let (mut deadline, mut mended) = (None, None);
     loop {
         let releases = core.locks.releases();

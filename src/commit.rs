@@ -147,7 +147,8 @@ impl Core {
     async fn attempt(self: &Rc<Self>, batch: &[Command]) -> Result<Vec<Done>> {
         let (mut is_stale, mut retried, mut asks) = (false, false, ASKS);
         let guesses = batch.iter().filter(|command| command.purpose == Purpose::Commit);
-        let guesses = guesses.filter_map(|command| Some((command.verb.guess_group(self)?, command.call)));
+        let guesses =
+            guesses.flat_map(|command| command.verb.guess_groups(self).into_iter().map(|group| (group, command.call)));
         self.locks.ask_all(guesses.collect()).await;
         let is_plain = batch.iter().all(|command| command.verb.is_plain());
         loop {

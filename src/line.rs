@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use crate::cache::Expected;
 use crate::error::Error;
 use crate::ids::SideId;
 use crate::message::count;
@@ -14,6 +15,9 @@ use crate::work::Work;
 
 /// Turns are read in pages of this size.
 const PAGE: u32 = 16;
+
+/// So many groups that others hold are asked for beforehand the next time: what a look finds out one by one, costs a storage transaction each.
+const HELD: usize = 8;
 
 /// Sides whose rows come together, and why others can't be read.
 #[derive(Debug, Default)]
@@ -80,6 +84,8 @@ pub(crate) struct Line {
     end: Option<Place>,
     /// Groups that the transaction holds already are passed over.
     only_new: bool,
+    /// The first groups that others hold.
+    held: Vec<Rc<str>>,
     /// Why the first that was passed over could not be read.
     pub(crate) problem: Option<Error>,
 }
@@ -93,6 +99,7 @@ impl Line {
             is_complete: false,
             end: None,
             only_new: false,
+            held: Vec::new(),
             problem: None,
         }
     }
@@ -108,7 +115,13 @@ impl Line {
         loop {
             self.read_on(work)?;
             let Some(turn) = self.turns.pop_front() else { return Ok(None) };
-            if !work.is_free(&turn.group) || (self.only_new && work.holds(&turn.group)) {
+            if !work.is_free(&turn.group) {
+                if self.held.len() < HELD {
+                    self.held.push(turn.group);
+                }
+                continue;
+            }
+            if self.only_new && work.holds(&turn.group) {
                 continue;
             }
             let conversation = pass_over(work.stored(turn.side.conversation), &mut self.problem)?.flatten();
@@ -145,13 +158,19 @@ impl Line {
         Ok(())
     }
 
-    /// Whose turn it will probably be when `turn` has got its rows. `left`: not above the order of what it still has.
-    pub(crate) fn after(&self, turn: Turn, left: Option<u64>) -> Option<Turn> {
+    /// What the next reader will probably meet when `turn` has got its rows. `left`: not above the order of what it still has.
+    pub(crate) fn after(self, turn: Turn, left: Option<u64>) -> Expected {
         let left = left.map(|order| Turn { order, ..turn });
         let rival = self.turns.front();
         let rank = |turn: &Turn| (10u32.saturating_sub(turn.priority), turn.order);
         // An order is one row's alone.
-        left.filter(|left| rival.is_none_or(|rival| rank(left) < rank(rival))).or_else(|| rival.cloned())
+        let turn = left.filter(|left| rival.is_none_or(|rival| rank(left) < rank(rival))).or_else(|| rival.cloned());
+        Expected { held: self.held, turn }
+    }
+
+    /// The same when nothing was to be had.
+    pub(crate) fn after_all(self) -> (Expected, Option<Error>) {
+        (Expected { held: self.held, turn: None }, self.problem)
     }
 
     /// Reads until it is known who comes next: who has stepped back may be behind some that were not read.

@@ -225,7 +225,7 @@ impl Transaction {
         let call = locking.call;
         let changes = &mut state.changes;
         let mut attempt = async || {
-            with_groups(&self.core, self.lock_timeout, call, verb.guess_group(&self.core), async || {
+            with_groups(&self.core, self.lock_timeout, call, verb.guess_groups(&self.core), async || {
                 self.check_open()?;
                 self.attempt(&verb, call, changes).await
             })

@@ -257,19 +257,17 @@ impl Verb {
         }
     }
 
-    /// The group that it will probably lock.
-    pub(crate) fn guess_group(&self, core: &Core) -> Option<Rc<str>> {
+    /// The groups that it will probably lock, or find held.
+    pub(crate) fn guess_groups(&self, core: &Core) -> Vec<Rc<str>> {
         let own = |handle: &str| Decoded::parse(handle).map(|decoded| Decoded { is_group: true, ..decoded }.text());
-        match self {
+        let one = match self {
             Self::Receive(queue, options) => match (&options.conversation, &options.group) {
                 (Some(handle), _) => own(handle),
                 (None, Some(group)) => Some(Rc::clone(group)),
-                (None, None) => core
-                    .catalog()
-                    .queues
-                    .get(queue)
-                    .and_then(|queue| core.heads.guess(queue.number))
-                    .map(|turn| turn.group),
+                (None, None) => {
+                    let queue = core.catalog().queues.get(queue).map(|queue| queue.number);
+                    return queue.map(|queue| core.heads.guess_groups(queue)).unwrap_or_default();
+                }
             },
             Self::End(end) => own(&end.handle),
             Self::BeginTimer(timer) => own(timer.handle()),
@@ -277,7 +275,8 @@ impl Verb {
             Self::Move(moved) => own(&moved.handle),
             Self::GetGroupState(group) | Self::SetGroupState(group, _) => own(group),
             _ => None,
-        }
+        };
+        one.into_iter().collect()
     }
 
     /// How long it waits for something to come, if it does.

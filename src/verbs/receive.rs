@@ -204,8 +204,9 @@ fn first_in_line(work: &mut Work<'_>, queue: &QueueDefinition, top: Option<u64>)
             return Ok(received);
         }
     }
-    work.core.heads.expect(queue.number, None);
-    line.problem.map_or_else(|| Ok(Received::default()), |problem| Err(problem.into()))
+    let (expected, problem) = line.after_all();
+    work.core.heads.expect(queue.number, expected);
+    problem.map_or_else(|| Ok(Received::default()), |problem| Err(problem.into()))
 }
 
 fn is_on(

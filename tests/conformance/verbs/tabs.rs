@@ -15,6 +15,7 @@ mount! {
     d25_a_verb_waits_for_a_group_of_another_tab,
     a_wrong_guess_locks_nothing,
     a_lock_costs_no_storage_transaction,
+    groups_that_others_hold_cost_no_storage_transaction,
     b47_a_group_is_locked_and_nothing_changes,
     b48_two_calls_lock_two_groups,
     b49_there_may_be_no_group,
@@ -113,6 +114,34 @@ async fn a_lock_costs_no_storage_transaction(shop: &Shop) {
     assert_eq!(shop.faults.calls(Operation::Begin), before + 1);
     shop.end(&dialog.target).await;
     assert_eq!(shop.faults.calls(Operation::Begin), before + 2);
+}
+
+async fn groups_that_others_hold_cost_no_storage_transaction(shop: &Shop) {
+    let (other, mut holding) = (shop.another_tab().await, Vec::new());
+    for body in ["a", "b", "c"] {
+        shop.order(body).await;
+        holding.push(other.begin().expect("the broker is open"));
+        assert_eq!(receive(holding.last().expect("there is one"), "kitchen").await, [format!("0 Order 0 {body}")]);
+    }
+    let dialog = shop.order("m").await;
+    shop.send_many(&dialog.initiator, "Note", 0..6).await;
+    for turn in 0..3 {
+        let before = shop.faults.calls(Operation::Begin);
+        let transaction = begin(shop);
+        let rows = transaction.receive("kitchen", top_of(1)).await.expect("the queue is on");
+        assert_eq!(rows.len(), 1);
+        transaction.commit().await.expect("it commits");
+        let cost = shop.faults.calls(Operation::Begin) - before;
+        assert!(turn == 0 || cost == 2, "{cost}: the look and the commit");
+    }
+    let before = shop.faults.calls(Operation::Begin);
+    assert_eq!(shop.receive_top("kitchen", 1).await.len(), 1);
+    assert_eq!(shop.faults.calls(Operation::Begin), before + 1);
+    holding.pop();
+    let free = show_all(&begin(shop).receive("kitchen", top_of(1)).await.expect("the queue is on"));
+    assert_eq!(free, ["0 Order 0 c"], "who waits longer is not forgotten");
+    drop(holding);
+    assert_eq!(shop.locks_held(), 0);
 }
 
 async fn b47_a_group_is_locked_and_nothing_changes(shop: &Shop) {
