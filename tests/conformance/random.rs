@@ -3,9 +3,15 @@
 //! `SEED=17 cargo test random` runs one seed and tells every step. `FROM=1000 SEEDS=5000 cargo test --release random` looks further.
 
 mod check;
+#[allow(dead_code, reason = "the simulation uses more of it")]
 mod due;
+#[allow(dead_code, reason = "lanes are for the simulation")]
+mod lane;
+#[allow(dead_code, reason = "the simulation uses more of it")]
 mod model;
 mod seen;
+#[allow(dead_code, reason = "the simulation uses more of it")]
+mod side;
 mod steps;
 mod transactions;
 

@@ -5,14 +5,19 @@ use std::rc::Rc;
 
 use futures_util::FutureExt;
 
-use pocket_broker::Broker;
 use pocket_broker::clock::{Clock, Timer};
 use pocket_broker::error::Error;
+use pocket_broker::{
+    Broker, FailedFilter, Failure, FailureKind, Finally, Message, Recoverability, Thrown, Transaction,
+};
 
 use crate::calls::{Answer, Call, Done, Wanted};
+use crate::conformance::random::model::{BIN, PLACES};
 use crate::executor::TabId;
+use crate::failing::{Recovering, Unbury};
 use crate::history::{Outcome, outcome_of};
-use crate::origin::{Kind, Origin};
+use crate::origin::{Kind, Mix, Origin};
+use crate::sabotage::Sabotage;
 use crate::time::TabTimer;
 
 /// One of the tasks of a tab.
@@ -51,9 +56,10 @@ impl Actor {
     pub(crate) async fn call(&self, call: Call) -> Option<Answer> {
         let turn = self.origin.readers.turn.get();
         let answer = self.note(call.clone(), call.make(&self.origin, &self.broker)).await?;
-        if let Answer::Received(messages) = &answer
+        if let (Call::Receive(queue, ..), Answer::Received(messages)) = (&call, &answer)
             && let Some(first) = messages.first()
         {
+            self.origin.learn_lanes(*queue, messages);
             let other = self.origin.readers.pass(self.tab, &first.conversation_group_id, turn);
             other.into_iter().for_each(|text| self.origin.report(Kind::TwoReaders, text));
         }
@@ -93,11 +99,13 @@ impl Actor {
                 self.pause(&[0.0, 50.0, 3_000.0, 40_000.0]).await;
                 origin.pass_gate().await;
             }
+            let queue = || origin.some_queue(&mut origin.chance.borrow_mut());
             let call = match Call::think_up(origin) {
                 Some(Call::Alter(queue, ..)) => Call::Receive(queue, Wanted::Anything, None, None),
-                Some(Call::Poll) | None => continue,
+                Some(call) if !call.is_for_transactions() => continue,
+                None => continue,
                 Some(_) if step == 0 && origin.one_in(2) => {
-                    Call::Receive(origin.below(3), Wanted::Anything, None, Some(2_000.0))
+                    Call::Receive(queue(), Wanted::Anything, None, Some(2_000.0))
                 }
                 Some(call) => call,
             };
@@ -107,7 +115,7 @@ impl Actor {
             origin.tell(|| format!("tab {} transaction {number} answers {}", self.tab, brief(&answer)));
             match answer {
                 Ok(answer) => {
-                    self.enter(number, &answer);
+                    self.enter(number, &call, &answer);
                     if !call.is_nothing(&answer) && !matches!(call, Call::GetState(_)) {
                         done.push(Done { call, answer, at });
                     }
@@ -123,6 +131,7 @@ impl Actor {
         match origin.below(8) {
             0 => transaction.rollback(),
             1 => drop(transaction),
+            2..=4 if origin.mix == Mix::Lanes => self.recover(&transaction, &done).await,
             2..=3 => {
                 let fail = async { transaction.fail(None).map(|()| Ok(Answer::Done)).await };
                 // Where the storage fails, nobody knows whether it was counted.
@@ -132,12 +141,88 @@ impl Actor {
                     _ = fail.await
                 }
             }
-            _ => _ = self.note(Call::Commit(done), async { transaction.commit().await.map(|()| Answer::Done) }).await,
+            _ => {
+                let commit = async { transaction.commit().await.map(|()| Answer::Done) };
+                let committed = self.note(Call::Commit(done.clone()), commit).await;
+                if committed.is_none() && origin.mix == Mix::Lanes && origin.one_in(2) {
+                    self.recover(&transaction, &done).await;
+                }
+            }
+        }
+    }
+
+    /// The handler of what was received first has failed.
+    async fn recover(&self, transaction: &Transaction, done: &[Done]) {
+        let origin = &*self.origin;
+        let Some((queue, message)) = first_of(done) else { return transaction.rollback() };
+        let kinds = [FailureKind::Ordinary, FailureKind::Unrecoverable, FailureKind::Later(None)];
+        let last = [Finally::ErrorQueue, Finally::RetryForever, Finally::Rollback];
+        let failed = Recovering {
+            message: message.clone(),
+            queue,
+            // After a commit that failed it is the first one that counts.
+            firsts: if transaction.is_open() {
+                first_of_each_queue(done)
+            } else {
+                vec![Rc::clone(&message.conversation_handle)]
+            },
+            kind: kinds[origin.below(8).saturating_sub(5)],
+            policy: Recoverability {
+                immediate_retries: origin.below(2) as u64,
+                delayed_retries: origin.below(2) as u64,
+                time_increase: 1_000.0,
+                // Where the storage fails, nobody knows whether it was counted.
+                finally: last[origin.below(if origin.counts_failures { 6 } else { 5 }).saturating_sub(3)],
+            },
+            error: format!("error {}", origin.body()),
+        };
+        origin.note_failed(message);
+        let failure = Failure {
+            kind: failed.kind,
+            error: Thrown { name: "TypeError".into(), message: failed.error.as_str().into(), code: None },
+            message_id: Rc::clone(&message.message_id),
+            queue: PLACES[queue].into(),
+            stack: "".into(),
+            endpoint: "".into(),
+        };
+        let policy = failed.policy.clone();
+        let recover = async {
+            let recovered = transaction.recover(failure, policy).await?;
+            if origin.breaks(Sabotage::Grave) {
+                let message_id = Some(Rc::clone(&message.message_id));
+                self.broker.discard_failed(&FailedFilter { message_id, ..FailedFilter::default() }).await?;
+            }
+            Ok(recovered.map_or(Answer::Done, Answer::Recovered))
+        };
+        self.note(Call::Recover(Box::new(failed)), recover).await;
+    }
+
+    /// Everything that is left is received, and what has failed tried once more.
+    pub(crate) async fn do_the_rest(&self) {
+        let places = || (0..PLACES.len()).filter(|queue| *queue != BIN || self.origin.mix == Mix::Lanes);
+        if self.origin.mix == Mix::Lanes {
+            self.call(Call::Define(None)).await;
+        }
+        for queue in places() {
+            self.call(Call::Alter(queue, None, Some(true))).await;
+        }
+        // Whatever is due is over.
+        TabTimer { time: Rc::clone(&self.origin.time), tab: self.tab }.sleep(600_000.0).await;
+        self.call(Call::Poll).await;
+        if self.origin.mix == Mix::Lanes {
+            self.call(Call::Unbury(Unbury { discard: false, one: None, limit: None, alone: true })).await;
+        }
+        for queue in places() {
+            let receive = || self.call(Call::Receive(queue, Wanted::Anything, Some(3), None));
+            while matches!(receive().await, Some(Answer::Received(messages)) if !messages.is_empty()) {}
         }
     }
 
     /// The transaction has got what it has got.
-    fn enter(&self, transaction: u64, answer: &Answer) {
+    fn enter(&self, transaction: u64, call: &Call, answer: &Answer) {
+        if let (Call::Receive(queue, ..), Answer::Received(messages)) = (call, answer) {
+            self.origin.learn_lanes(*queue, messages);
+        }
         let group = match answer {
             Answer::Begun(info) => {
                 self.origin.learn(info);
@@ -150,6 +235,14 @@ impl Actor {
         let other = group.and_then(|group| self.origin.readers.enter(self.tab, transaction, &group));
         other.into_iter().for_each(|text| self.origin.report(Kind::TwoReaders, text));
     }
+}
+
+/// The first row that was received, and its queue.
+fn first_of(done: &[Done]) -> Option<(usize, &Message)> {
+    done.iter().find_map(|done| match (&done.call, &done.answer) {
+        (Call::Receive(queue, ..), Answer::Received(messages)) => Some((*queue, messages.first()?)),
+        _ => None,
+    })
 }
 
 /// The handles of the first rows that were received, one for each queue.

@@ -1,23 +1,30 @@
 //! The verbs: how each is thought up, made, and told to the model. A new verb is a variant here, with an arm in each of the functions here
-//! and in `calls/apply.rs`.
+//! and in
+//! `calls/think.rs` and `calls/apply.rs`.
 
 use std::rc::Rc;
 
 use pocket_broker::body::{Body, Value};
-use pocket_broker::definitions::{QueueOptions, Status};
+use pocket_broker::definitions::{Definitions, QueueOptions, ServiceChange, ServiceOptions, Status};
 use pocket_broker::error::{Error, Result};
-use pocket_broker::ids::text;
 use pocket_broker::{
-    BeginDialog, Broker, ConversationInfo, Destination, EndResult, Message, OutgoingMessage, ReceiveOptions, Rows,
-    Transaction,
+    BeginDialog, Broker, ConversationInfo, Destination, EndResult, EnqueueOptions, FailedFilter, Message,
+    OutgoingMessage, ReceiveOptions, Recovered, Rows, Transaction,
 };
+use uuid::Uuid;
 
-use crate::conformance::random::model::{End, Ending, QUEUES};
+use crate::conformance::random::model::{BIN, End, Ending, PLACES, service_name};
 use crate::conformance::support::shop::{dialog_of, named};
-use crate::model::{Begin, Goal, service_name};
+use crate::failing::{Recovering, Unbury};
+use crate::lanes::Enqueue;
+use crate::model::{Begin, Goal};
 use crate::origin::Origin;
+use crate::sabotage::Sabotage;
 
 mod apply;
+mod think;
+
+pub(crate) use apply::Differs;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
@@ -33,6 +40,17 @@ pub(crate) enum Call {
     GetState(End),
     Alter(usize, Option<bool>, Option<bool>),
     Poll,
+    Enqueue(Enqueue),
+    Resume(End),
+    Unbury(Unbury),
+    /// A service goes to another queue.
+    MoveService(usize, usize),
+    DropService(usize),
+    DropBin,
+    /// The queue that comes and goes is made, and a service on a queue.
+    Define(Option<(usize, usize)>),
+    /// A transaction is given up because its handler failed.
+    Recover(Box<Recovering>),
     /// A transaction is given up because of the conversations with these handles.
     Fail(Vec<Rc<str>>),
     /// What a transaction has done.
@@ -62,75 +80,13 @@ pub(crate) enum Answer {
     Received(Vec<Message>),
     State(Option<String>),
     Group(Option<Rc<str>>),
+    /// Whether there was a message with the id already.
+    Seen(bool),
+    Recovered(Recovered),
+    Count(u64),
 }
 
 impl Call {
-    /// Something that an application may do.
-    pub(crate) fn think_up(origin: &Origin) -> Option<Self> {
-        let mut chance = origin.chance.borrow_mut();
-        let queue = chance.below(QUEUES.len());
-        let end = origin.any_end(&mut chance);
-        Some(match chance.below(40) {
-            0..=5 => Self::Begin(Begin {
-                from: chance.below(4),
-                to: chance.below(5),
-                related: end.filter(|_| chance.one_in(3)),
-                lifetime: if chance.one_in(4) { chance.pick(&[1.0, 500.0, 20_000.0]) } else { None },
-                reuse: if chance.one_in(4) { chance.pick(&["a", "b"]) } else { None },
-            }),
-            6..=15 => {
-                let end = end?;
-                let kind = if chance.one_in(2) {
-                    "Note"
-                } else if end.1 != chance.one_in(20) {
-                    "Order"
-                } else {
-                    "Confirm"
-                };
-                let count = 1 + chance.below(3);
-                let mut ends = vec![end];
-                if kind == "Note" && chance.one_in(3) {
-                    let other = origin.any_end(&mut chance);
-                    ends.extend(other.filter(|other| *other != ends[0]));
-                }
-                let count = if ends.len() > 1 { ends.len() } else { count };
-                Self::Send(ends, kind, (0..count).map(|_| origin.body()).collect())
-            }
-            16..=23 => {
-                let wanted = match (chance.below(4), end) {
-                    (0, Some(end)) => Wanted::Conversation(end),
-                    (1, Some(end)) => Wanted::Group(origin.own_group(&end)),
-                    _ => Wanted::Anything,
-                };
-                let top = chance.pick(&[None, Some(1), Some(2), Some(5)])?;
-                Self::Receive(queue, wanted, top, chance.pick(&[None, Some(10.0), Some(4_000.0), Some(20_000.0)])?)
-            }
-            24 => Self::GetGroup(queue),
-            25..=28 => {
-                let ending = chance.pick(&[Ending::Plain, Ending::Plain, Ending::Error, Ending::Cleanup])?;
-                Self::End(end?, ending, chance.one_in(3))
-            }
-            29..=31 => {
-                let name = chance.pick(&["", "a"])?;
-                let timeout = chance.pick(&[Some(0.0), Some(1.0), Some(500.0), Some(20_000.0), None])?;
-                Self::Timer(end?, name, timeout, origin.body())
-            }
-            32..=33 => {
-                let goal = match origin.any_end(&mut chance).filter(|_| !chance.one_in(4)) {
-                    Some(other) => Goal::Beside(other),
-                    None => Goal::New(text(origin.uuid())),
-                };
-                Self::Move(end?, goal)
-            }
-            34 => Self::SetState(end?, origin.body()),
-            35 => Self::GetState(end?),
-            36 => Self::Alter(queue, Some(chance.one_in(2)), None),
-            37 => Self::Alter(queue, None, Some(!chance.one_in(3))),
-            38 => Self::Poll,
-            _ => return None,
-        })
-    }
-
     /// Makes it, as a transaction of its own.
     pub(crate) async fn make(&self, origin: &Origin, broker: &Broker) -> Result<Answer> {
         match self {
@@ -147,7 +103,7 @@ impl Call {
             }
             Self::Receive(queue, wanted, top, timeout) => {
                 let options = wanted.options(origin, *top, *timeout);
-                broker.receive(QUEUES[*queue], options, None).await.map(received)
+                broker.receive(PLACES[*queue], options, None).await.map(received)
             }
             Self::Move(end, goal) => {
                 broker.move_conversation(&origin.handle(end), goal.destination(origin)).await.map(|()| Answer::Done)
@@ -159,10 +115,52 @@ impl Call {
             Self::Alter(queue, retention, on) => {
                 let status = on.map(|on| if on { Status::On } else { Status::Off });
                 let options = QueueOptions { retention: *retention, status, ..QueueOptions::default() };
-                broker.alter_queue(QUEUES[*queue], options).await.map(|()| Answer::Done)
+                broker.alter_queue(PLACES[*queue], options).await.map(|()| Answer::Done)
             }
             Self::Poll => broker.poll().await.map(|_| Answer::Done),
-            Self::GetGroup(_) | Self::Fail(_) | Self::Commit(_) => Err(not_here()),
+            Self::Enqueue(enqueue) => {
+                let (messages, options) = (enqueue.messages(), enqueue.options());
+                if origin.breaks(Sabotage::Double) {
+                    let (messages, options) = (messages.clone(), options.clone());
+                    broker.enqueue(PLACES[enqueue.queue], messages, options, None).await?;
+                }
+                let seen = broker.enqueue(PLACES[enqueue.queue], messages, options, None).await;
+                seen.map(|seen| Answer::Seen(seen.is_some()))
+            }
+            Self::Resume(end) => broker.resume(vec![origin.handle(end)]).await.map(|()| Answer::Done),
+            Self::Unbury(unbury) => {
+                let message_id = unbury.one.as_ref().map(|(id, _)| Rc::clone(id));
+                let limit = unbury.limit.map(|limit| limit as f64);
+                let filter = FailedFilter { message_id, limit, ..FailedFilter::default() };
+                let count = if unbury.discard {
+                    broker.discard_failed(&filter).await
+                } else {
+                    broker.return_to_source(&filter).await
+                };
+                count.map(Answer::Count)
+            }
+            Self::MoveService(service, queue) => {
+                let change = ServiceChange { queue: Some(PLACES[*queue].into()), ..ServiceChange::default() };
+                broker.alter_service(service_name(*service), change).await.map(|()| Answer::Done)
+            }
+            Self::DropService(service) => broker.drop_service(service_name(*service)).await.map(|()| Answer::Done),
+            Self::DropBin => broker.drop_queue(PLACES[BIN]).await.map(|()| Answer::Done),
+            Self::Define(service) => {
+                let options = |queue: usize| ServiceOptions {
+                    queue: Some(PLACES[queue].into()),
+                    contracts: vec!["Ordering".into()],
+                };
+                let definitions = Definitions {
+                    queues: vec![(PLACES[BIN].into(), origin.poison())],
+                    services: service
+                        .iter()
+                        .map(|(service, queue)| (service_name(*service).into(), options(*queue)))
+                        .collect(),
+                    ..Definitions::default()
+                };
+                broker.define(definitions).await.map(|()| Answer::Done)
+            }
+            Self::GetGroup(_) | Self::Recover(_) | Self::Fail(_) | Self::Commit(_) => Err(not_here()),
         }
     }
 
@@ -185,10 +183,10 @@ impl Call {
             }
             Self::Receive(queue, wanted, top, timeout) => {
                 let options = wanted.options(origin, *top, *timeout);
-                transaction.receive(QUEUES[*queue], options).await.map(received)
+                transaction.receive(PLACES[*queue], options).await.map(received)
             }
             Self::GetGroup(queue) => {
-                transaction.get_conversation_group(QUEUES[*queue], Some(500.0)).await.map(Answer::Group)
+                transaction.get_conversation_group(PLACES[*queue], Some(500.0)).await.map(Answer::Group)
             }
             Self::Move(end, goal) => transaction
                 .move_conversation(&origin.handle(end), goal.destination(origin))
@@ -198,7 +196,11 @@ impl Call {
                 transaction.set_group_state(&origin.handle(end), small(state)).await.map(|()| Answer::Done)
             }
             Self::GetState(end) => transaction.get_group_state(&origin.handle(end)).await.map(state),
-            Self::Alter(..) | Self::Poll | Self::Fail(_) | Self::Commit(_) => Err(not_here()),
+            Self::Enqueue(enqueue) => {
+                let (messages, options) = (enqueue.messages(), enqueue.options());
+                transaction.enqueue(PLACES[enqueue.queue], messages, options).await.map(|()| Answer::Done)
+            }
+            _ => Err(not_here()),
         }
     }
 
@@ -209,8 +211,28 @@ impl Call {
             (Self::Commit(done), _) => done.iter().all(|done| done.call.is_nothing(&done.answer)),
             (Self::Poll | Self::GetGroup(_), _) => true,
             (Self::Fail(handles), _) => handles.is_empty(),
+            // What it is for may be in other hands.
+            (Self::Unbury(unbury), Answer::Count(0)) => !unbury.alone,
+            (Self::Recover(_), answer) => matches!(answer, Answer::Done),
             _ => false,
         }
+    }
+
+    /// Whether a transaction may make it.
+    pub(crate) fn is_for_transactions(&self) -> bool {
+        matches!(
+            self,
+            Self::Begin(_)
+                | Self::Send(..)
+                | Self::End(..)
+                | Self::Timer(..)
+                | Self::Receive(..)
+                | Self::GetGroup(_)
+                | Self::Move(..)
+                | Self::SetState(..)
+                | Self::GetState(_)
+                | Self::Enqueue(_)
+        )
     }
 }
 
@@ -231,13 +253,30 @@ fn received(rows: Vec<Rows>) -> Answer {
 }
 
 fn messages(origin: &Origin, kind: &str, bodies: &[String]) -> Vec<OutgoingMessage> {
-    let message = |body: &String| {
-        // Every seventh body is a large one.
-        let size = if body.ends_with('7') { 70_000.0 } else { 200.0 };
-        let body = Body { value: Value::from(&**body).into(), packing: 0, size };
-        OutgoingMessage { message_type: kind.into(), id: origin.uuid(), headers: None, body }
-    };
-    bodies.iter().map(message).collect()
+    bodies.iter().map(|body| message(origin.uuid(), kind, body)).collect()
+}
+
+fn message(id: Uuid, kind: &str, body: &str) -> OutgoingMessage {
+    // Every seventh body is a large one.
+    let size = if body.ends_with('7') { 70_000.0 } else { 200.0 };
+    let body = Body { value: Value::from(body).into(), packing: 0, size };
+    OutgoingMessage { message_type: kind.into(), id, headers: None, body }
+}
+
+impl Enqueue {
+    fn messages(&self) -> Vec<OutgoingMessage> {
+        self.messages.iter().map(|(id, body)| message(*id, "DEFAULT", body)).collect()
+    }
+
+    fn options(&self) -> EnqueueOptions {
+        EnqueueOptions {
+            key: self.key.map(Rc::from),
+            ordered: self.ordered,
+            priority: self.priority.into(),
+            dedupe_id: self.dedupe.map(|(id, _)| id.into()),
+            dedupe_window: self.dedupe.map_or(0.0, |(_, window)| window),
+        }
+    }
 }
 
 impl Begin {

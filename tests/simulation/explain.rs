@@ -12,7 +12,7 @@ use crate::conformance::random::model::{End, Row};
 use crate::history::{Outcome, Record};
 use crate::journal::Event;
 use crate::look::Look;
-use crate::model::{Model, Names};
+use crate::model::{Model, Names, may_give};
 use crate::origin::Kind;
 
 /// After so many steps the search is given up.
@@ -30,6 +30,8 @@ pub(crate) struct Search<'a> {
     pub(crate) events: &'a [Event],
     pub(crate) records: &'a [Record],
     pub(crate) look: &'a Look,
+    /// Failures in a row are looked at, too.
+    counts_failures: bool,
     pub(crate) steps: usize,
     pub(crate) found: Vec<Model>,
     /// How far the best attempt came, and why it went no further.
@@ -48,6 +50,7 @@ impl<'a> Search<'a> {
         (first, events): (usize, &'a [Event]),
         records: &'a [Record],
         look: &'a Look,
+        counts_failures: bool,
     ) -> Self {
         Self {
             names,
@@ -55,6 +58,7 @@ impl<'a> Search<'a> {
             events,
             records,
             look,
+            counts_failures,
             steps: 0,
             found: Vec::new(),
             furthest: (0, Kind::Unexplained, String::new()),
@@ -84,9 +88,11 @@ impl<'a> Search<'a> {
         });
         let Some(event) = self.events.get(index) else { return self.end(index, path) };
         if let Some((record, _)) = late {
-            return self.stuck(index, || format!("{record:?} has no place"));
+            let says = record.call.apply(&mut path.model.clone(), self.names, None, (record.at, event.now));
+            return self.stuck(index, || format!("{record:?} has no place, the model says {says:?}"));
         }
         if !event.wrote && !self.is_asked(index, &path) {
+            path.model.sweep(self.names);
             return self.go(index + 1, path);
         }
         if event.fires && path.model.has_due(event.now) {
@@ -104,6 +110,7 @@ impl<'a> Search<'a> {
             self.try_place(index, *record, &path);
         }
         if must.is_empty() {
+            path.model.sweep(self.names);
             self.go(index + 1, path);
         } else {
             self.stuck(index, || {
@@ -144,7 +151,17 @@ impl<'a> Search<'a> {
         };
         let mut placed = path.placed.clone();
         placed[record] = true;
-        for (mut model, guess) in self.alternatives(&known.call, answer, &path.model) {
+        let mut before = vec![path.model.clone()];
+        if !path.model.empty_lanes().is_empty() {
+            // What shares a commit may find a lane that the calls before it have left empty, or a new one.
+            before.push(path.model.clone());
+            before[1].sweep(self.names);
+        }
+        let guesses: Vec<_> = before.iter().flat_map(|model| self.alternatives(&known.call, answer, model)).collect();
+        if guesses.is_empty() {
+            self.stuck(index, || format!("{known:?}, and the model has nothing that it could be about"));
+        }
+        for (mut model, guess) in guesses {
             let outcome = known.call.apply(&mut model, self.names, answer.or(guess.as_ref()), (known.at, now));
             match outcome {
                 Ok(Ok(())) => self.go(index, Path { model, placed: placed.clone() }),
@@ -168,6 +185,19 @@ impl<'a> Search<'a> {
                 };
                 takes.into_iter().filter_map(taken).collect()
             }
+            (Call::Unbury(unbury), answer) => {
+                let count = if let Some(Answer::Count(count)) = answer { Some(*count as usize) } else { None };
+                let buried = model.buried(unbury);
+                let most = unbury.limit.map_or(buried.len(), |limit| (limit as usize).min(buried.len()));
+                let is_it = |count: usize| if unbury.alone { count == most } else { (1..=most).contains(&count) };
+                let counts = (0..=most).filter(|taken| is_it(*taken) && count.is_none_or(|count| count == *taken));
+                let taken = |ends: Vec<End>| {
+                    let mut after = model.clone();
+                    after.unbury(&ends, unbury.discard);
+                    (after, None)
+                };
+                counts.flat_map(|count| subsets(&buried, count)).map(taken).collect()
+            }
             (Call::Begin(begin), None) if model.reused(begin).is_none() => {
                 let unborn = self.names.services.iter().filter(|(id, services)| {
                     !model.world.services.contains_key(*id) && **services == (begin.from, begin.to)
@@ -180,13 +210,15 @@ impl<'a> Search<'a> {
 
     /// Everything that a reader could have been given.
     fn takes(&self, model: &Model, queue: usize, wanted: &Wanted, top: Option<u32>) -> Vec<Taken> {
+        let mut told = model.clone();
+        let wanted = &wanted.resolved(&mut told, self.names);
         let mut groups: Vec<Taken> = Vec::new();
-        for (end, side) in model.world.sides.iter().filter(|(_, side)| side.queue() == queue) {
+        for (end, side) in model.world.sides.iter().filter(|(_, side)| side.queue == queue) {
             let group = self.names.group_of(&model.world, end);
             let is_wanted = match wanted {
-                Wanted::Anything => true,
+                Wanted::Anything => may_give(side, false),
                 Wanted::Conversation(wanted) => wanted == end,
-                Wanted::Group(wanted) => *wanted == group,
+                Wanted::Group(wanted) => *wanted == group && may_give(side, true),
             };
             let rows = side.unread();
             if is_wanted && !rows.is_empty() {
@@ -227,6 +259,7 @@ impl<'a> Search<'a> {
                 Some(Outcome::Refused(code)) => {
                     let outcome = known.call.apply(&mut path.model.clone(), self.names, None, (known.at, now));
                     matches!(outcome, Ok(Err(told)) if told == *code)
+                        || known.call.may_be_refused(&path.model, self.names, *code)
                 }
                 Some(Outcome::Answer(_)) => known.call.is_idle(&path.model),
                 _ => false,
@@ -243,8 +276,11 @@ impl<'a> Search<'a> {
         if let Some((record, _)) = left {
             return self.stuck(index, || format!("{record:?} has no place"));
         }
-        let expected = Look::expected(&path.model, self.names);
+        let mut path = path;
+        path.model.sweep(self.names);
+        let expected = Look::expected(&path.model, self.names, self.look, self.counts_failures);
         if expected == *self.look {
+            self.look.tell(&mut path.model);
             self.found.push(path.model);
         } else {
             self.stuck(index + 1, || self.look.differences(&expected));
@@ -275,4 +311,17 @@ fn orders<T: Clone>(items: Vec<T>) -> Vec<Vec<T>> {
         all.extend(tails.into_iter().map(|tail| std::iter::once(head.clone()).chain(tail).collect()));
     }
     all
+}
+
+/// Every choice of so many.
+fn subsets<T: Clone>(items: &[T], count: usize) -> Vec<Vec<T>> {
+    match (items, count) {
+        (_, 0) => vec![Vec::new()],
+        ([], _) => Vec::new(),
+        ([first, rest @ ..], count) => {
+            let with = subsets(rest, count - 1).into_iter();
+            let with = with.map(|chosen| std::iter::once(first.clone()).chain(chosen).collect());
+            with.chain(subsets(rest, count)).collect()
+        }
+    }
 }

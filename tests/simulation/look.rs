@@ -5,20 +5,29 @@ use std::rc::Rc;
 use pocket_broker::store::{MemoryStore, Store};
 use pocket_broker::{Broker, EndpointFilter, Extent, Message, RowFilter, Rows};
 
-use crate::conformance::random::model::QUEUES;
+use crate::conformance::random::model::{PLACES, Queue};
 use crate::conformance::random::seen::{self, SeenEnd, SeenOutside, SeenRows};
 use crate::conformance::support::host::{block_on, host};
 use crate::model::{Model, Names, service_number};
 use crate::origin::{Kind, Origin, Violation};
 
+mod lanes;
+
+use lanes::SeenLane;
+
 /// What is there.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Look {
-    /// Whether each queue is on, and whether it retains.
-    queues: Vec<(bool, bool)>,
+    /// Whether each queue is on and retains, and its most failures in a row, where they can be counted.
+    queues: Vec<Option<(Queue, u64)>>,
     ends: Vec<SeenEnd>,
     rows: Vec<SeenRows>,
     outside: SeenOutside,
+    /// Rows of dialogs that were tried.
+    tried: Vec<String>,
+    lanes: Vec<SeenLane>,
+    /// What waits outside of lanes.
+    held: Vec<String>,
 }
 
 /// Looks, and finds out whether the database is sound. Conversations that nobody knows are learned of.
@@ -32,20 +41,23 @@ pub(crate) fn look(origin: &Origin, store: &MemoryStore) -> Result<Look, Violati
         }
         let failed = |error: pocket_broker::error::Error| unsound(format!("{error:?}"));
         let broker = Broker::open(host(store, origin.below(1 << 30) as u64).host).await.map_err(failed)?;
-        let all = Extent::All;
-        let endpoints = broker.conversations(&EndpointFilter::default(), None, all).await.map_err(failed)?.rows;
+        let endpoints = broker.conversations(&EndpointFilter::default(), None, Extent::All).await.map_err(failed)?.rows;
         for endpoint in &endpoints {
-            if endpoint.is_initiator {
+            if endpoint.is_initiator && *endpoint.contract != *"DEFAULT" {
                 let services = (service_number(&endpoint.service), service_number(&endpoint.far_service));
                 origin.learn_of(&endpoint.conversation_id, &endpoint.conversation_handle, services);
             }
         }
         let infos = broker.queues().await.map_err(failed)?;
-        let (mut queues, mut rows) = (Vec::new(), Vec::new());
-        for name in QUEUES {
-            let info =
-                infos.iter().find(|info| &*info.name == name).ok_or_else(|| unsound(format!("{name} is gone")))?;
-            queues.push((info.is_receive_enabled, info.is_retention_enabled));
+        let (mut queues, mut rows, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for name in PLACES {
+            let Some(info) = infos.iter().find(|info| &*info.name == name) else {
+                queues.push(None);
+                rows.push(SeenRows::new());
+                continue;
+            };
+            let queue = Queue { on: info.is_receive_enabled, retention: info.is_retention_enabled };
+            queues.push(Some((queue, if origin.counts_failures { info.consecutive_rollbacks } else { 0 })));
             let page = broker.select(name, &RowFilter::default(), None, Extent::All).await.map_err(failed)?;
             let messages: Vec<Message> = page.rows.iter().flat_map(Rows::messages).collect();
             let ready = messages.iter().filter(|message| message.status.number() == 1).count() as u64;
@@ -57,21 +69,37 @@ pub(crate) fn look(origin: &Origin, store: &MemoryStore) -> Result<Look, Violati
                 )));
             }
             rows.push(seen::rows_seen(&messages));
+            all.extend(messages);
         }
-        let outside = seen::outside_seen(&broker.transmission_queue(None).await.map_err(failed)?);
+        let transmission = broker.transmission_queue(None).await.map_err(failed)?;
         broker.close().await;
-        Ok(Look { queues, ends: seen::ends_seen(&endpoints), rows, outside })
+        Ok(Look {
+            queues,
+            ends: seen::ends_seen(&endpoints),
+            rows,
+            outside: seen::outside_seen(&transmission),
+            tried: lanes::tried(&all),
+            lanes: lanes::seen(&endpoints, &all),
+            held: lanes::held(&transmission),
+        })
     })
 }
 
 impl Look {
     /// What a look finds if the model is right.
-    pub(crate) fn expected(model: &Model, names: &Names) -> Self {
+    pub(crate) fn expected(model: &Model, names: &Names, found: &Self, counts_failures: bool) -> Self {
         let world = &model.world;
+        let queue = |number: usize| {
+            let failures = if counts_failures { model.rollbacks(number) } else { 0 };
+            model.is_there(number).then(|| (world.queues[number], failures))
+        };
         Self {
-            queues: world.queues.iter().map(|queue| (queue.on, queue.retention)).collect(),
+            queues: (0..PLACES.len()).map(queue).collect(),
+            tried: lanes::tried_expected(world, names),
+            lanes: lanes::expected(model, &found.lanes).into_iter().map(|(_, lane)| lane).collect(),
+            held: lanes::held_expected(world),
             ends: seen::ends_expected(world, &names.handles),
-            rows: (0..QUEUES.len()).map(|queue| seen::rows_expected(world, &names.handles, queue)).collect(),
+            rows: (0..PLACES.len()).map(|queue| seen::rows_expected(world, &names.handles, queue)).collect(),
             outside: seen::outside_expected(world, &names.handles),
         }
     }
@@ -96,7 +124,19 @@ impl Look {
         part("rows", rows(self), rows(expected));
         let outside = |look: &Self| look.outside.iter().map(|row| debug(row)).collect();
         part("outside", outside(self), outside(expected));
+        part("tried", self.tried.clone(), expected.tried.clone());
+        let lanes = |look: &Self| look.lanes.iter().map(|lane| debug(lane)).collect();
+        part("lanes", lanes(self), lanes(expected));
+        part("held", self.held.clone(), expected.held.clone());
         text
+    }
+
+    /// What the lanes are called that a model has found here.
+    pub(crate) fn tell(&self, model: &mut Model) {
+        // Those that show nothing may be mistaken for each other.
+        for (end, lane) in lanes::expected(model, &self.lanes).into_iter().filter(|(_, lane)| lane.shows_rows()) {
+            model.bind(&end, &lane.handle);
+        }
     }
 
     /// Whether an endpoint has a row with a body, or one waits outside: of those the look does not know the bodies.
@@ -104,6 +144,11 @@ impl Look {
         let end = format!(" {body}");
         self.rows.iter().flatten().any(|(owner, rows)| owner == handle && rows.iter().any(|row| row.ends_with(&end)))
             || !self.outside.is_empty()
+    }
+
+    /// Whether a lane has a row with a body, or one waits outside.
+    pub(crate) fn has_message(&self, body: &str) -> bool {
+        self.lanes.iter().any(|lane| lane.has_body(body)) || !self.held.is_empty()
     }
 
     pub(crate) fn end(&self, end: &crate::conformance::random::model::End) -> Option<&SeenEnd> {

@@ -1,13 +1,14 @@
 //! What should be there: the world of the random tests, and what it does not know: groups that change, what a group knows, dialogs that are used
 //! again. Plain lists, one call after the other; nothing in it knows of tabs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use pocket_broker::error::ErrorCode;
 
-use crate::conformance::random::model::{ELSEWHERE, End, Row, SERVICES, World};
+use crate::conformance::random::model::{ELSEWHERE, End, Row, SERVICES, Side, World};
 use crate::conformance::random::seen::{Handles, group_of};
+use crate::lanes::Hint;
 
 /// What is known of the names that the broker gave.
 #[derive(Default)]
@@ -15,6 +16,10 @@ pub(crate) struct Names {
     pub(crate) handles: Handles,
     /// The services of each conversation: initiator and target.
     pub(crate) services: BTreeMap<Rc<str>, (usize, usize)>,
+    /// What was seen of lanes, by their handles. An end of such a name is the lane's.
+    pub(crate) lanes: BTreeMap<Rc<str>, Hint>,
+    /// Bodies that were to be put into lanes without a key.
+    pub(crate) plain: BTreeSet<String>,
 }
 
 impl Names {
@@ -56,12 +61,17 @@ pub(crate) struct Model {
     reuse: BTreeMap<(usize, usize, &'static str), Rc<str>>,
     states: BTreeMap<Rc<str>, String>,
     /// Failures in a row.
-    failures: BTreeMap<End, u64>,
+    pub(crate) failures: BTreeMap<End, u64>,
+    /// Until when ids of `enqueue` are remembered, by queue.
+    pub(crate) seen: BTreeMap<(usize, &'static str), f64>,
+    /// Handles of lanes that are gone.
+    pub(crate) spent: BTreeSet<Rc<str>>,
+    pub(crate) has_bin: bool,
 }
 
 impl Model {
-    pub(crate) fn of(world: World) -> Self {
-        Self { world, ..Self::default() }
+    pub(crate) fn of(world: World, has_bin: bool) -> Self {
+        Self { world, has_bin, ..Self::default() }
     }
 
     fn is_open(&self, id: &Rc<str>) -> bool {
@@ -76,14 +86,16 @@ impl Model {
 
     /// A dialog that is not there yet.
     pub(crate) fn begin(&mut self, names: &Names, begin: &Begin, id: &Rc<str>, now: f64) -> Result<(), ErrorCode> {
+        self.world.queue_of(begin.from).ok_or(ErrorCode::ServiceNotFound)?;
         let mut group = None;
         if let Some(related) = &begin.related {
-            match self.world.sides.get(related) {
+            let related = self.resolve(names, related);
+            match self.world.sides.get(&related) {
                 None => return Err(ErrorCode::ConversationNotFound),
-                Some(side) if side.service != begin.from => return Err(ErrorCode::GroupInvalid),
-                Some(_) => group = Some(names.group_of(&self.world, related)),
+                Some(side) if side.home != begin.from => return Err(ErrorCode::GroupInvalid),
+                Some(_) => group = Some(names.group_of(&self.world, &related)),
             }
-            self.world.side(related)?.group.clone_from(&group);
+            self.world.side(&related)?.group.clone_from(&group);
         }
         if let Some(reuse) = begin.reuse {
             self.reuse.insert((begin.from, begin.to, reuse), Rc::clone(id));
@@ -94,11 +106,14 @@ impl Model {
 
     /// MOVE CONVERSATION.
     pub(crate) fn relocate(&mut self, names: &Names, end: &End, goal: &Goal) -> Result<(), ErrorCode> {
+        let goal = match goal {
+            Goal::Beside(other) => Goal::Beside(self.resolve(names, other)),
+            goal => goal.clone(),
+        };
         let side = self.world.side(end)?.clone();
-        let to = match goal {
+        let to = match &goal {
             Goal::Beside(other) => {
-                let other_service = self.world.side(other)?.service;
-                if other_service != side.service {
+                if self.world.side(other)?.home != side.home {
                     return Err(ErrorCode::GroupInvalid);
                 }
                 names.group_of(&self.world, other)
@@ -111,7 +126,7 @@ impl Model {
         if names.group_of(&self.world, end) == to {
             return Ok(());
         }
-        if let Goal::Beside(other) = goal {
+        if let Goal::Beside(other) = &goal {
             self.world.side(other)?.group = Some(Rc::clone(&to));
         }
         self.world.side(end)?.group = Some(to);
@@ -157,14 +172,14 @@ impl Model {
         self.world.switch(queue, on);
         if on {
             let world = &self.world;
-            self.failures.retain(|end, _| world.sides.get(end).is_some_and(|side| side.queue() != queue));
+            self.failures.retain(|end, _| world.sides.get(end).is_some_and(|side| side.queue != queue));
         }
     }
 
     /// A transaction that received from a conversation first is given up.
     pub(crate) fn fail(&mut self, end: &End) {
         let Some(side) = self.world.sides.get(end) else { return };
-        let queue = side.queue();
+        let queue = side.queue;
         let failures = self.failures.entry(end.clone()).or_default();
         *failures += 1;
         if *failures >= POISON && self.world.queues[queue].on {
@@ -173,23 +188,33 @@ impl Model {
     }
 
     /// How many rows a reader of a group could get.
-    pub(crate) fn unread_in(&self, names: &Names, group: &Rc<str>) -> usize {
+    pub(crate) fn unread_in(&self, names: &Names, group: &Rc<str>, is_named: bool) -> usize {
         let sides = self.world.sides.iter().filter(|(end, _)| names.group_of(&self.world, end) == *group);
-        sides.map(|(_, side)| side.unread().len()).sum()
+        sides.filter(|(_, side)| may_give(side, is_named)).map(|(_, side)| side.unread().len()).sum()
+    }
+
+    /// The highest count of failures in a row of a queue.
+    pub(crate) fn rollbacks(&self, queue: usize) -> u64 {
+        let of = |end: &End| self.world.sides.get(end).is_some_and(|side| side.queue == queue && side.state != "DO");
+        self.failures.iter().filter(|(end, _)| of(end)).map(|(_, count)| *count).max().unwrap_or(0)
     }
 
     /// Whether anything can fire.
     pub(crate) fn has_due(&self, now: f64) -> bool {
+        if self.world.deliveries.iter().any(|(at, _)| *at <= now) && !self.world.deliverable().is_empty() {
+            return true;
+        }
         let mut world = self.world.clone();
-        let stamps = |world: &World| -> usize { world.sides.values().map(|side| side.timers.len()).sum() };
+        let waits = |side: &Side| side.timers.len() + usize::from(side.waits());
+        let stamps = |world: &World| -> usize { world.sides.values().map(waits).sum() };
         let before = stamps(&world);
         world.poll(now) > 0 || stamps(&world) < before
     }
 }
 
-/// A service that is somewhere else has no side here.
-pub(crate) fn service_name(number: usize) -> &'static str {
-    SERVICES.get(number).map_or("Elsewhere", |(name, _)| name)
+/// Whether a reader that names the group of a side, or none, is given what it has: those that wait are met by who names them, or their own group.
+pub(crate) fn may_give(side: &Side, is_named: bool) -> bool {
+    !side.waits() || (is_named && side.group.is_none())
 }
 
 pub(crate) fn service_number(name: &str) -> usize {

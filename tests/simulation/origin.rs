@@ -6,19 +6,23 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use pocket_broker::clock::Clock;
+use pocket_broker::definitions::QueueOptions;
 use pocket_broker::ids::{Decoded, Ids, Role, SideId};
-use pocket_broker::{ConversationInfo, Notice};
+use pocket_broker::{ConversationInfo, Message, Notice};
 use uuid::Uuid;
 
-use crate::conformance::random::model::End;
+use crate::conformance::random::model::{BIN, ERROR, End, QUEUES};
+use crate::conformance::random::seen::{own_group, row_of};
 use crate::conformance::support::chance::Chance;
 use crate::conformance::support::host;
 use crate::conformance::support::locks::OriginLocks;
 use crate::executor::{Executor, TabId, Tasks};
 use crate::history::History;
 use crate::journal::Journal;
+use crate::lanes::Hint;
 use crate::model::{Names, service_number};
 use crate::readers::Readers;
+use crate::sabotage::{Sabotage, Saboteur};
 use crate::time::Time;
 
 /// How many ends are well known: the latest ones.
@@ -37,12 +41,16 @@ pub(crate) struct Origin {
     pub(crate) mail: RefCell<Vec<(TabId, Notice)>>,
     pub(crate) violation: RefCell<Option<Violation>>,
     pub(crate) is_told: bool,
+    pub(crate) mix: Mix,
     /// The storage never fails, so every failure of an application is counted.
     pub(crate) counts_failures: bool,
     /// Nobody asks the database whether it is sound: what is broken on purpose is to be noticed all the same.
     pub(crate) is_trusting: bool,
+    pub(crate) saboteur: Option<Rc<Saboteur>>,
     ids: Rc<dyn Ids>,
     ends: RefCell<Vec<End>>,
+    /// Messages whose handlers have failed: id and body.
+    failed: RefCell<Vec<(Rc<str>, String)>>,
     bodies: Cell<u64>,
     gate: RefCell<Gate>,
 }
@@ -51,6 +59,21 @@ pub(crate) struct Origin {
 struct Gate {
     is_closed: bool,
     waiting: Vec<Waker>,
+}
+
+/// What applications do in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mix {
+    /// Conversations, groups, timers.
+    Dialogs,
+    /// Less of these, and lanes, failing handlers, and definitions that change.
+    Lanes,
+}
+
+impl Mix {
+    pub(crate) fn of(seed: u64) -> Self {
+        if seed.is_multiple_of(2) { Self::Lanes } else { Self::Dialogs }
+    }
 }
 
 /// What is wrong.
@@ -81,7 +104,7 @@ pub(crate) struct Violation {
 }
 
 impl Origin {
-    pub(crate) fn new(seed: u64, is_trusting: bool, is_told: bool) -> Self {
+    pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Self {
         let time = Time::new();
         Self {
             chance: RefCell::new(Chance(seed)),
@@ -95,10 +118,13 @@ impl Origin {
             mail: RefCell::default(),
             violation: RefCell::default(),
             is_told,
-            is_trusting,
+            is_trusting: sabotage.is_some_and(Sabotage::is_unsound),
+            saboteur: sabotage.map(|sabotage| Rc::new(Saboteur::new(sabotage, seed))),
             counts_failures: seed.is_multiple_of(3),
             ids: host::ids(seed.wrapping_add(0x00c0_ffee)),
+            mix: Mix::of(seed),
             ends: RefCell::default(),
+            failed: RefCell::default(),
             bodies: Cell::new(0),
             gate: RefCell::default(),
         }
@@ -124,6 +150,33 @@ impl Origin {
 
     pub(crate) fn one_in(&self, count: usize) -> bool {
         self.chance.borrow_mut().one_in(count)
+    }
+
+    pub(crate) fn some_queue(&self, chance: &mut Chance) -> usize {
+        match self.mix {
+            Mix::Dialogs => chance.below(QUEUES.len()),
+            Mix::Lanes => chance.pick(&[0, 1, 1, 2, 2, 2, ERROR, BIN]).unwrap_or_default(),
+        }
+    }
+
+    /// Something that has failed lately.
+    pub(crate) fn any_failed(&self, chance: &mut Chance) -> Option<(Rc<str>, String)> {
+        let failed = self.failed.borrow();
+        chance.pick(&failed[failed.len().saturating_sub(6)..])
+    }
+
+    pub(crate) fn note_failed(&self, message: &Message) {
+        self.failed.borrow_mut().push((Rc::clone(&message.message_id), row_of(message).body));
+    }
+
+    /// How queues are made. Where the storage fails nobody knows how many failures were counted.
+    pub(crate) fn poison(&self) -> QueueOptions {
+        QueueOptions { poison_message_handling: Some(self.counts_failures), ..QueueOptions::default() }
+    }
+
+    /// Whether something is to be broken here and now.
+    pub(crate) fn breaks(&self, sabotage: Sabotage) -> bool {
+        self.saboteur.as_ref().is_some_and(|saboteur| saboteur.strikes(sabotage))
     }
 
     pub(crate) fn uuid(&self) -> Uuid {
@@ -157,6 +210,24 @@ impl Origin {
         self.ends.borrow_mut().extend(ends);
     }
 
+    /// Lanes that somebody was told the handles of.
+    pub(crate) fn learn_lanes(&self, queue: usize, messages: &[Message]) {
+        for message in messages.iter().filter(|message| *message.service_contract_name == *"DEFAULT") {
+            let handle = &message.conversation_handle;
+            let mut names = self.names.borrow_mut();
+            let hint = names.lanes.entry(Rc::clone(handle)).or_insert_with(|| Hint::of(queue, message));
+            hint.add(message);
+            let end = (Rc::clone(handle), false);
+            if names.handles.insert(end.clone(), Rc::clone(handle)).is_none() {
+                self.ends.borrow_mut().push(end);
+            }
+        }
+    }
+
+    pub(crate) fn is_lane(&self, end: &End) -> bool {
+        self.names.borrow().lanes.contains_key(&end.0)
+    }
+
     pub(crate) fn any_end(&self, chance: &mut Chance) -> Option<End> {
         let ends = self.ends.borrow();
         let known = if chance.one_in(10) { &ends[..] } else { &ends[ends.len().saturating_sub(WELL_KNOWN)..] };
@@ -173,8 +244,7 @@ impl Origin {
 
     /// The group that an end is in as long as it is put into no other.
     pub(crate) fn own_group(&self, end: &End) -> Rc<str> {
-        let handle = Decoded::parse(&self.handle(end)).expect("a handle");
-        Decoded { is_group: true, ..handle }.text()
+        own_group(&self.handle(end))
     }
 
     // ── the gate ──

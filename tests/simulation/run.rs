@@ -10,18 +10,18 @@ use pocket_broker::store::{FaultStore, Faults, MemoryStore, Store};
 use pocket_broker::{Broker, Host, Locks};
 
 use crate::actor::Actor;
-use crate::calls::{Answer, Call, Wanted};
-use crate::conformance::random::model::{QUEUES, Queue, World, rules};
+use crate::conformance::random::model::{BIN, PLACES, World, rules};
 use crate::conformance::support::host::{block_on, host, ids};
 use crate::conformance::support::shop::definitions;
+use crate::deploys::NEW;
 use crate::executor::TabId;
 use crate::explain::Search;
 use crate::journal::JournalStore;
 use crate::ledger::Ledger;
 use crate::look::{Look, look};
 use crate::model::Model;
-use crate::origin::{Kind, Origin, Violation, post};
-use crate::sabotage::{Sabotage, Saboteur};
+use crate::origin::{Kind, Mix, Origin, Violation, post};
+use crate::sabotage::Sabotage;
 use crate::time::TabTimer;
 
 mod storm;
@@ -46,7 +46,6 @@ pub(super) struct Tab {
 pub(crate) struct Run {
     origin: Rc<Origin>,
     store: MemoryStore,
-    saboteur: Option<Rc<Saboteur>>,
     tabs: Vec<Tab>,
     lives: TabId,
     has_locks: bool,
@@ -68,30 +67,34 @@ pub(crate) struct Summary {
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Result<Summary, Violation> {
-    let origin = Rc::new(Origin::new(seed, sabotage == Some(Sabotage::Fence), is_told));
-    let has_faults = !origin.counts_failures;
+    let origin = Rc::new(Origin::new(seed, sabotage, is_told));
+    let (has_faults, has_bin) = (!origin.counts_failures, origin.mix == Mix::Lanes);
     let store = MemoryStore::new();
     block_on(async {
         let store: Rc<dyn Store> = Rc::new(store.clone());
         let broker = Broker::open(host(store, seed.wrapping_add(1)).host).await.expect("the broker opens");
-        let rules = Definitions { priorities: rules(), ..Definitions::default() };
         broker.define(definitions()).await.expect("the definitions are right");
-        broker.define(rules).await.expect("the rules are right");
-        for name in QUEUES {
-            let poison = QueueOptions { poison_message_handling: Some(!has_faults), ..QueueOptions::default() };
-            broker.alter_queue(name, poison).await.expect("the queue is there");
+        if has_bin {
+            let bin = vec![(PLACES[BIN].into(), QueueOptions::default())];
+            broker.define(Definitions { queues: bin, ..Definitions::default() }).await.expect("the queue can be made");
+        } else {
+            // A service that has a priority can't be dropped.
+            let rules = Definitions { priorities: rules(), ..Definitions::default() };
+            broker.define(rules).await.expect("the rules are right");
+        }
+        for name in PLACES.into_iter().filter(|name| has_bin || *name != PLACES[BIN]) {
+            broker.alter_queue(name, origin.poison()).await.expect("the queue is there");
         }
         broker.close().await;
     });
-    let world = World { queues: vec![Queue { on: true, retention: false }; QUEUES.len()], ..World::default() };
+    let world = World { queues: vec![NEW; PLACES.len()], ..World::default() };
     let mut run = Run {
         store,
-        saboteur: sabotage.map(|sabotage| Rc::new(Saboteur::new(sabotage, seed))),
         tabs: Vec::new(),
         lives: 0,
         has_locks: !origin.one_in(4) && sabotage != Some(Sabotage::Fence),
         has_faults,
-        models: vec![Model::of(world)],
+        models: vec![Model::of(world, has_bin)],
         seen: 0,
         ledger: Ledger::default(),
         origin,
@@ -137,7 +140,7 @@ impl Run {
     fn host_of(&self, tab: &Tab) -> Host {
         let (origin, id) = (Rc::clone(&self.origin), tab.id);
         let memory: Rc<dyn Store> = Rc::new(self.store.clone());
-        let inner = match &self.saboteur {
+        let inner = match &self.origin.saboteur {
             Some(saboteur) => {
                 let origin = Rc::clone(&origin);
                 saboteur.store(memory, id, Rc::new(move || origin.history.commits(id)))
@@ -146,7 +149,7 @@ impl Run {
         };
         let journaled = JournalStore { inner, journal: Rc::clone(&origin.journal), tab: id };
         let own: Rc<dyn Locks> = Rc::new(origin.locks.of_tab(id));
-        let locks = match &self.saboteur {
+        let locks = match &self.origin.saboteur {
             Some(saboteur) => saboteur.locks(own),
             None => own,
         };
@@ -254,7 +257,7 @@ impl Run {
         let look = look(&self.origin, &self.store)?;
         let events = self.origin.journal.events.borrow()[self.seen..].to_vec();
         let names = self.origin.names.borrow();
-        let mut search = Search::new(&names, (self.seen, &events), &records, &look);
+        let mut search = Search::new(&names, (self.seen, &events), &records, &look, self.origin.counts_failures);
         self.models.iter().for_each(|model| search.run(model));
         let (found, furthest, steps) = (search.found, search.furthest, search.steps);
         self.origin
@@ -287,16 +290,7 @@ impl Run {
         let work = async move {
             let broker = open(&origin, id, host).await;
             let actor = Actor { origin, tab: id, broker: Rc::clone(&broker) };
-            for queue in 0..QUEUES.len() {
-                actor.call(Call::Alter(queue, None, Some(true))).await;
-            }
-            // Whatever is due is over.
-            TabTimer { time: Rc::clone(&actor.origin.time), tab: id }.sleep(600_000.0).await;
-            actor.call(Call::Poll).await;
-            for queue in 0..QUEUES.len() {
-                let receive = || actor.call(Call::Receive(queue, Wanted::Anything, Some(3), None));
-                while matches!(receive().await, Some(Answer::Received(messages)) if !messages.is_empty()) {}
-            }
+            actor.do_the_rest().await;
             broker.close().await;
             done.set(true);
         };

@@ -27,6 +27,21 @@ pub(crate) enum Sabotage {
     Half,
     /// A commit is answered, and then does not happen.
     Early,
+    /// An `enqueue` is committed twice.
+    Double,
+    /// An id of `enqueue` is not remembered.
+    Forgetful,
+    /// What is moved to the error queue does not stay there.
+    Grave,
+    /// Nobody is told when a wait is over.
+    Sleep,
+}
+
+impl Sabotage {
+    /// What is broken contradicts itself, and the audit would say so: it is to be noticed without.
+    pub(crate) fn is_unsound(self) -> bool {
+        matches!(self, Self::Fence | Self::Forgetful | Self::Sleep)
+    }
 }
 
 /// Does it, now and then.
@@ -48,7 +63,7 @@ impl Saboteur {
         Self { sabotage, chance: RefCell::new(Chance(!seed)), before: RefCell::default() }
     }
 
-    fn strikes(&self, sabotage: Sabotage) -> bool {
+    pub(crate) fn strikes(&self, sabotage: Sabotage) -> bool {
         self.sabotage == sabotage && self.chance.borrow_mut().one_in(3)
     }
 
@@ -157,6 +172,13 @@ impl BrokenSession {
         let arrives = changes.iter().any(|change| matches!(change, Change::Put(StoreName::Messages, ..)));
         if !arrives && self.saboteur.strikes(Sabotage::Cursor) {
             changes.retain(|change| matches!(change.store(), StoreName::Meta | StoreName::Definitions));
+        }
+        let is_put = |change: &Change, store| change.store() == store && matches!(change, Change::Put(..));
+        if self.saboteur.strikes(Sabotage::Forgetful) {
+            changes.retain(|change| !is_put(change, StoreName::Seen));
+        }
+        if self.saboteur.strikes(Sabotage::Sleep) {
+            changes.retain(|change| !is_put(change, StoreName::Due));
         }
         if changes.len() > 1 && self.saboteur.strikes(Sabotage::Half) {
             changes.truncate(changes.len() / 2);

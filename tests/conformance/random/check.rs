@@ -51,18 +51,18 @@ impl Random {
         match wanted {
             Wanted::Conversation(end) => {
                 let view = own.map_or(&self.world, |own| &self.open[own].view).sides.get(end);
-                if view.is_none_or(|side| side.queue() != queue) {
+                if view.is_none_or(|side| side.queue != queue) {
                     return Err(ErrorCode::ConversationNotFound);
                 }
             }
             Wanted::Group(group) => {
-                if !self.world.sides.iter().any(|(end, side)| side.queue() == queue && self.group_of(end) == *group) {
+                if !self.world.sides.iter().any(|(end, side)| side.queue == queue && self.group_of(end) == *group) {
                     return Err(ErrorCode::GroupNotFound);
                 }
             }
             Wanted::Anything => {}
         }
-        for (end, side) in self.world.sides.iter().filter(|(end, side)| side.queue() == queue && !is_ended(end)) {
+        for (end, side) in self.world.sides.iter().filter(|(end, side)| side.queue == queue && !is_ended(end)) {
             let group = self.group_of(end);
             let fits = match wanted {
                 Wanted::Anything => true,

@@ -1,6 +1,6 @@
 //! What the broker should do, told in the simplest way: every row is a value in a list, and nothing is clever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use pocket_broker::EndOptions;
@@ -8,7 +8,8 @@ use pocket_broker::definitions::PriorityRule;
 use pocket_broker::error::ErrorCode;
 
 use super::super::support::shop::{cleanup, with_error};
-use super::due::{Lifetime, Timer};
+use super::due::Lifetime;
+pub(crate) use super::side::{Row, Side};
 
 pub(crate) const QUEUES: [&str; 3] = ["counter", "kitchen", "house"];
 pub(crate) const SERVICES: [(&str, usize); 4] = [("Counter", 0), ("Kitchen", 1), ("Front", 2), ("Back", 2)];
@@ -16,34 +17,24 @@ pub(crate) const SERVICES: [(&str, usize); 4] = [("Counter", 0), ("Kitchen", 1),
 /// The number of a service that is not here.
 pub(crate) const ELSEWHERE: usize = SERVICES.len();
 
+/// All queues that there may be.
+pub(crate) const PLACES: [&str; 5] = ["counter", "kitchen", "house", "error", "bin"];
+/// The queue of what has failed.
+pub(crate) const ERROR: usize = 3;
+/// One that comes and goes.
+pub(crate) const BIN: usize = 4;
+/// The number of the first queue's own service; those of the others follow.
+pub(crate) const OWN: usize = ELSEWHERE + 1;
+
+pub(crate) fn service_name(number: usize) -> &'static str {
+    let own = number.checked_sub(OWN).and_then(|queue| PLACES.get(queue).copied());
+    own.or_else(|| SERVICES.get(number).map(|(name, _)| *name)).unwrap_or("Elsewhere")
+}
+
 /// An end of a conversation: the conversation's id, and whether it is the initiator.
 pub(crate) type End = (Rc<str>, bool);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) status: u32,
-    pub(crate) kind: &'static str,
-    pub(crate) number: u64,
-    pub(crate) body: String,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Side {
-    pub(crate) service: usize,
-    pub(crate) state: &'static str,
-    /// The id of the group that it was put into.
-    pub(crate) group: Option<Rc<str>>,
-    pub(crate) rows: Vec<Row>,
-    /// What waits outside because the queue is off.
-    pub(crate) held: Vec<Row>,
-    /// What is to be transmitted to a service that is not here.
-    pub(crate) outgoing: Vec<Row>,
-    pub(crate) next_send: u64,
-    pub(crate) next_expected: u64,
-    pub(crate) timers: Vec<Timer>,
-}
-
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) on: bool,
     pub(crate) retention: bool,
@@ -54,16 +45,27 @@ pub(crate) enum Ending {
     Plain,
     Error,
     Cleanup,
+    /// With the error that DROP SERVICE gives.
+    Dropped,
 }
 
 impl Ending {
     pub(crate) fn options(self, archive: bool) -> EndOptions {
         let options = match self {
             Self::Plain => EndOptions::default(),
-            Self::Error => with_error(42.0, "no more bread"),
+            Self::Error | Self::Dropped => with_error(42.0, "no more bread"),
             Self::Cleanup => cleanup(),
         };
         EndOptions { archive: archive.then_some(true), ..options }
+    }
+
+    /// What the far side is told.
+    fn last_row(self, number: u64) -> Row {
+        match self {
+            Self::Error => Row::new("Error", number, "42"),
+            Self::Dropped => Row::new("Error", number, "-8470"),
+            Self::Plain | Self::Cleanup => Row::new("EndDialog", number, ""),
+        }
     }
 }
 
@@ -91,22 +93,16 @@ pub(crate) struct World {
     /// Services by conversation: initiator and target.
     pub(crate) services: BTreeMap<Rc<str>, (usize, usize)>,
     pub(crate) lifetimes: BTreeMap<Rc<str>, Lifetime>,
-    /// Timers and lifetimes so far: those of one time come in their order.
+    /// The queues of the services, where they are not those of [`SERVICES`]; `None`: it was dropped.
+    pub(crate) homes: BTreeMap<usize, Option<usize>>,
+    /// Conversations whose first message found no service here.
+    pub(crate) far: BTreeSet<Rc<str>>,
+    /// When what was sent to services that were not here comes in, if they are here by then.
+    pub(crate) deliveries: Vec<(f64, u64)>,
+    /// Timers and lifetimes so far: those of one time come in their order. And lanes, and what came back.
     pub(crate) stamps: u64,
     /// Messages that went nowhere.
     pub(crate) dropped: usize,
-}
-
-impl Row {
-    /// It is read before the messages, and has no number of its own.
-    pub(crate) fn is_system(&self) -> bool {
-        ["DialogTimer", "Error"].contains(&self.kind)
-    }
-
-    /// It comes from the broker, not from the far side.
-    pub(crate) fn is_own(&self) -> bool {
-        self.kind == "DialogTimer" || self.body.starts_with('-')
-    }
 }
 
 fn in_sequence(rows: &[Row]) -> u64 {
@@ -117,40 +113,20 @@ pub(crate) fn other(end: &End) -> End {
     (Rc::clone(&end.0), !end.1)
 }
 
-impl Side {
-    fn new(service: usize, state: &'static str, group: Option<Rc<str>>) -> Self {
-        Self {
-            service,
-            state,
-            group,
-            rows: Vec::new(),
-            held: Vec::new(),
-            outgoing: Vec::new(),
-            next_send: 0,
-            next_expected: 0,
-            timers: Vec::new(),
-        }
-    }
-
-    pub(crate) fn queue(&self) -> usize {
-        SERVICES[self.service].1
-    }
-
-    /// What RECEIVE gives, in its order.
-    pub(crate) fn unread(&self) -> Vec<Row> {
-        let ready = || self.rows.iter().filter(|row| row.status == 1);
-        let of = |kind| ready().filter(move |row| row.kind == kind);
-        of("DialogTimer").chain(of("Error")).chain(ready().filter(|row| !row.is_system())).cloned().collect()
-    }
-}
-
 impl World {
     pub(crate) fn begin(&mut self, id: &Rc<str>, from: usize, to: usize, group: Option<Rc<str>>, expires: Option<f64>) {
         if let Some(at) = expires {
             self.expect(id, at);
         }
         self.services.insert(Rc::clone(id), (from, to));
-        self.sides.insert((Rc::clone(id), true), Side::new(from, "SO", group));
+        let queue = self.queue_of(from).unwrap_or_default();
+        self.sides.insert((Rc::clone(id), true), Side::new(from, queue, "SO", group));
+    }
+
+    /// The queue of a service, if it is here.
+    pub(crate) fn queue_of(&self, service: usize) -> Option<usize> {
+        let first = || service.checked_sub(OWN).or_else(|| SERVICES.get(service).map(|(_, queue)| *queue));
+        self.homes.get(&service).copied().unwrap_or_else(first)
     }
 
     pub(crate) fn side(&mut self, end: &End) -> Result<&mut Side, ErrorCode> {
@@ -174,11 +150,13 @@ impl World {
         if (kind == "Order" && !end.1) || (kind == "Confirm" && end.1) {
             return Err(ErrorCode::WrongDirection);
         }
-        let queue = self.queues[side.queue()];
+        let queue = self.queues[side.queue];
         if queue.retention && !queue.on {
             return Err(ErrorCode::QueueDisabled);
         }
-        let is_far = self.services[&end.0].1 == ELSEWHERE;
+        let to = self.services[&end.0].1;
+        let is_undecided = end.1 && side.next_send == 0;
+        let is_far = self.far.contains(&end.0) || (is_undecided && self.queue_of(to).is_none());
         if is_late && !is_far {
             self.dropped += bodies.len();
             return Ok(());
@@ -190,8 +168,12 @@ impl World {
                 kind,
                 number: first + index as u64,
                 body: body.clone(),
+                returned: None,
             }
         };
+        if is_far {
+            self.far.insert(Rc::clone(&end.0));
+        }
         let sender = self.side(end)?;
         sender.next_send += bodies.len() as u64;
         if sender.state == "SO" {
@@ -206,7 +188,7 @@ impl World {
         }
         let far = other(end);
         if end.1 && first == 0 {
-            self.sides.insert(far.clone(), Side::new(self.services[&end.0].1, "CO", None));
+            self.sides.insert(far.clone(), Side::new(to, self.queue_of(to).unwrap_or_default(), "CO", None));
         }
         match self.sides.get(&far).map(|side| side.state) {
             Some("DO") => self.dropped += bodies.len(),
@@ -215,7 +197,7 @@ impl World {
                 self.dropped += bodies.len();
                 let number = self.sides[end].next_expected;
                 if !self.sides[end].held.iter().any(|row| row.kind == "Error") {
-                    self.arrive(end, vec![Row { status: 1, kind: "Error", number, body: "-8462".into() }]);
+                    self.arrive(end, vec![Row::new("Error", number, "-8462")]);
                 }
             }
         }
@@ -225,7 +207,7 @@ impl World {
     pub(crate) fn arrive(&mut self, end: &End, rows: Vec<Row>) {
         let Some(side) = self.sides.get_mut(end) else { return };
         side.next_expected += in_sequence(&rows);
-        if self.queues[side.queue()].on {
+        if self.queues[side.queue].on {
             for row in &rows {
                 match row.kind {
                     "Error" => side.state = "ER",
@@ -246,7 +228,7 @@ impl World {
             return Err(ErrorCode::InvalidState);
         }
         let counts = ((side.unread().len() + side.held.len() + side.timers.len()) as u64, side.rows.len() as u64);
-        if self.services[&end.0].1 == ELSEWHERE {
+        if self.far.contains(&end.0) {
             self.end_from_elsewhere(end, ending)?;
             return Ok(counts);
         }
@@ -262,15 +244,11 @@ impl World {
             side.held.retain(Row::is_own);
         }
         if side.state == "CO" && ending != Ending::Cleanup {
-            let (kind, body) = if ending == Ending::Error { ("Error", "42") } else { ("EndDialog", "") };
-            self.arrive(&far, vec![Row { status: 1, kind, number: side.next_send, body: body.into() }]);
+            self.arrive(&far, vec![ending.last_row(side.next_send)]);
         }
         if self.sides.get(&far).is_some_and(|side| side.held.iter().any(|row| !row.is_own())) {
             let ended = self.side(end)?;
-            ended.state = "DO";
-            ended.rows.clear();
-            ended.held.clear();
-            ended.timers.clear();
+            ended.close();
         } else {
             self.sides.remove(end);
         }
@@ -283,15 +261,11 @@ impl World {
             self.sides.remove(end);
             return Ok(());
         }
-        side.state = "DO";
-        side.rows.clear();
-        side.held.clear();
-        side.timers.clear();
-        let (kind, body) = if ending == Ending::Error { ("Error", "42") } else { ("EndDialog", "") };
-        if ending == Ending::Error {
+        side.close();
+        if ending != Ending::Plain {
             side.outgoing.clear();
         }
-        side.outgoing.push(Row { status: 1, kind, number: side.next_send, body: body.into() });
+        side.outgoing.push(ending.last_row(side.next_send));
         side.next_send += 1;
         Ok(())
     }
@@ -306,8 +280,11 @@ impl World {
         if !in_sequence(&unread).starts_with(&in_sequence(taken)) || !errors {
             return Err(ErrorCode::TransactionClosed);
         }
-        let retention = self.queues[side.queue()].retention;
+        let retention = self.queues[side.queue].retention;
         let side = self.side(end)?;
+        if side.retry.as_ref().is_some_and(|retry| taken.contains(&retry.row)) {
+            side.retry = None;
+        }
         let is_taken = |row: &Row| row.status == 1 && taken.contains(row);
         if retention {
             side.rows.iter_mut().filter(|row| is_taken(row)).for_each(|row| row.status = 0);
@@ -326,12 +303,13 @@ impl World {
         if !on {
             return;
         }
-        let ends: Vec<End> = self
-            .sides
-            .iter()
-            .filter(|(_, side)| side.queue() == queue && !side.held.is_empty())
-            .map(|(end, _)| end.clone())
-            .collect();
+        self.come_in(|side| side.queue == queue);
+    }
+
+    /// What waited outside comes in.
+    pub(crate) fn come_in(&mut self, where_to: impl Fn(&Side) -> bool) {
+        let waiting = self.sides.iter().filter(|(_, side)| where_to(side) && !side.held.is_empty());
+        let ends: Vec<End> = waiting.map(|(end, _)| end.clone()).collect();
         for end in ends {
             let Some(side) = self.sides.get_mut(&end) else { continue };
             let came = std::mem::take(&mut side.held);

@@ -155,8 +155,7 @@ impl Random {
             }
             10..=14 => {
                 let end = self.any_end();
-                let on =
-                    end.as_ref().and_then(|end| self.world.sides.get(end)).map_or(queue, super::model::Side::queue);
+                let on = end.as_ref().and_then(|end| self.world.sides.get(end)).map_or(queue, |side| side.queue);
                 let wanted = match (self.chance.below(4), end) {
                     (0, Some(end)) => Wanted::Conversation(end),
                     (1, Some(end)) if self.world.sides.contains_key(&end) => Wanted::Group(self.group_of(&end)),

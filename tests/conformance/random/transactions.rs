@@ -36,6 +36,7 @@ impl Open {
     /// Sees a conversation as it is now, or as this transaction has left it.
     fn look(&mut self, world: &World, end: &End) {
         self.view.queues.clone_from(&world.queues);
+        self.view.far.extend(world.far.iter().cloned());
         if self.changed.contains(&end.0) {
             return;
         }
@@ -123,7 +124,7 @@ impl Random {
             Some(group) if self.is_locked(open.tab, group, Some(number)) => Err(ErrorCode::GroupLocked),
             _ => self.open[number].view.end(&end, ending),
         };
-        let gone = if side.as_ref().is_some_and(|side| self.world.queues[side.queue()].retention) {
+        let gone = if side.as_ref().is_some_and(|side| self.world.queues[side.queue].retention) {
             0
         } else {
             taken.len() as u64

@@ -3,13 +3,14 @@
 use pocket_broker::error::ErrorCode;
 
 use super::{Answer, Call, Wanted};
-use crate::conformance::random::model::End;
-use crate::conformance::random::seen::in_order;
-use crate::model::{Model, Names};
+use pocket_broker::Message;
+
+use crate::conformance::random::model::{End, Row};
+use crate::model::{Model, Names, may_give};
 
 /// The model does not come to what the call answered.
 #[derive(Debug)]
-pub(crate) struct Differs;
+pub(crate) struct Differs(#[allow(dead_code, reason = "it is shown")] pub(crate) String);
 
 impl Call {
     /// The model makes it too and must come to the same answer; without an answer, whatever the model says is right.
@@ -21,52 +22,90 @@ impl Call {
         answer: Option<&Answer>,
         (at, now): (f64, f64),
     ) -> Result<Result<(), ErrorCode>, Differs> {
+        let resolve = |model: &mut Model, end: &End| model.resolve(names, end);
         let outcome = match (self, answer) {
             (Self::Begin(begin), Some(Answer::Begun(info))) => match model.reused(begin) {
                 Some(open) if open == info.conversation_id => Ok(()),
-                Some(_) => return Err(Differs),
+                Some(open) => return Err(Differs(format!("{open} is open"))),
                 None => model.begin(names, begin, &info.conversation_id, now),
             },
             (Self::Begin(begin), _) => match model.reused(begin) {
                 Some(_) => Ok(()),
                 // Only what it says when it is not possible is of interest.
-                None => model.begin(names, begin, &"".into(), now),
+                None => model.clone().begin(names, begin, &"".into(), now),
             },
-            (Self::Send(ends, kind, bodies), _) => send(model, ends, kind, bodies, false),
+            (Self::Send(ends, kind, bodies), _) => send(model, names, ends, kind, bodies, false),
             (Self::End(end, how, archive), _) => {
-                let ended = model.world.end(end, *how);
+                let end = resolve(model, end);
+                let ended = model.end(&end, *how);
                 if let (Ok((discarded, archived)), Some(Answer::Ended(result))) = (&ended, answer)
                     && (result.discarded, result.archived) != (*discarded, if *archive { *archived } else { 0 })
                 {
-                    return Err(Differs);
+                    return Err(Differs(format!("{ended:?}")));
                 }
                 ended.map(drop)
             }
             (Self::Timer(end, name, timeout, body), _) => {
-                model.world.timer(end, name, timeout.map(|timeout| at + timeout), body).map(drop)
+                let end = resolve(model, end);
+                model.world.timer(&end, name, timeout.map(|timeout| at + timeout), body).map(drop)
             }
             (Self::Receive(queue, wanted, top, _), answer) => receive(model, names, (*queue, wanted, *top), answer)?,
-            (Self::Move(end, goal), _) => model.relocate(names, end, goal),
-            (Self::SetState(end, state), _) => model.set_state(names, end, state),
+            (Self::Move(end, goal), _) => {
+                let end = resolve(model, end);
+                model.relocate(names, &end, goal)
+            }
+            (Self::SetState(end, state), _) => {
+                let end = resolve(model, end);
+                model.set_state(names, &end, state)
+            }
             (Self::GetState(end), answer) => {
-                let known = model.state(names, end);
+                let end = resolve(model, end);
+                let known = model.state(names, &end);
                 if let (Ok(known), Some(Answer::State(told))) = (&known, answer)
                     && known != told
                 {
-                    return Err(Differs);
+                    return Err(Differs(format!("it is {known:?}")));
                 }
                 known.map(drop)
             }
+            (Self::Alter(queue, ..), _) if !model.is_there(*queue) => Err(ErrorCode::QueueNotFound),
             (Self::Alter(queue, retention, on), _) => {
                 retention.iter().for_each(|retention| model.world.retain(*queue, *retention));
                 on.iter().for_each(|on| model.switch(*queue, *on));
                 Ok(())
             }
             (Self::Fail(handles), _) => {
-                handles.iter().filter_map(|handle| names.end_of(handle)).for_each(|end| model.fail(&end));
+                for end in handles.iter().filter_map(|handle| names.end_of(handle)) {
+                    let end = resolve(model, &end);
+                    model.fail(&end);
+                }
                 Ok(())
             }
-            (Self::Poll | Self::GetGroup(_), _) => Ok(()),
+            (Self::Recover(failed), answer) => {
+                let answer = if let Some(Answer::Recovered(answer)) = answer { Some(answer) } else { None };
+                model.recover(names, failed, answer, now)?;
+                Ok(())
+            }
+            (Self::Enqueue(enqueue), answer) => {
+                let seen = model.enqueue(enqueue, now);
+                if let (Ok(seen), Some(Answer::Seen(told))) = (&seen, answer)
+                    && seen != told
+                {
+                    return Err(Differs(format!("the id is known: {seen}")));
+                }
+                seen.map(drop)
+            }
+            (Self::Resume(end), _) => {
+                let end = resolve(model, end);
+                model.resume(&end);
+                Ok(())
+            }
+            (Self::MoveService(service, queue), _) => model.move_service(*service, *queue),
+            (Self::DropService(service), _) => model.drop_service(*service),
+            (Self::DropBin, _) => model.drop_bin(),
+            (Self::Define(service), _) => model.define(*service, now),
+            // Which messages left the error queue is guessed.
+            (Self::Poll | Self::GetGroup(_) | Self::Unbury(_), _) => Ok(()),
             (Self::Commit(done), _) => {
                 let mut after = model.clone();
                 let outcome =
@@ -91,14 +130,18 @@ impl Call {
                 Some(_) => Err(ErrorCode::Conflict),
                 None => model.begin(names, begin, &info.conversation_id, times.1),
             },
-            (Self::Send(ends, kind, bodies), _) => send(model, ends, kind, bodies, true),
+            (Self::Send(ends, kind, bodies), _) => send(model, names, ends, kind, bodies, true),
             (Self::End(end, how, _), _) => {
-                let ended = model.world.end(end, *how).map(drop);
+                let end = model.resolve(names, end);
+                let ended = model.end(&end, *how).map(drop);
                 model.forget_empty_groups(names);
                 ended
             }
             (Self::Receive(..), Answer::Received(messages)) => match messages.first() {
-                Some(first) => model.take(names, &first.conversation_group_id, &in_order(&names.handles, messages)),
+                Some(first) => {
+                    let taken = model.rows_of(names, messages);
+                    model.take(names, &first.conversation_group_id, &taken)
+                }
                 None => Ok(()),
             },
             (Self::GetState(_) | Self::GetGroup(_), _) => Ok(()),
@@ -118,6 +161,7 @@ impl Call {
 
 fn send(
     model: &mut Model,
+    names: &Names,
     ends: &[End],
     kind: &'static str,
     bodies: &[String],
@@ -127,6 +171,11 @@ fn send(
     let shares: Vec<&[String]> = if ends.len() > 1 { bodies.chunks(1).collect() } else { vec![bodies] };
     // All are checked before the first is sent.
     for (end, share) in ends.iter().zip(&shares) {
+        let end = &model.resolve(names, end);
+        if model.is_lane(end) {
+            // Nobody is at its other end.
+            return Err(ErrorCode::InvalidState);
+        }
         model.world.clone().send(end, kind, share, is_late)?;
     }
     ends.iter().zip(shares).try_for_each(|(end, share)| {
@@ -143,11 +192,15 @@ fn receive(
     (queue, wanted, top): (usize, &Wanted, Option<u32>),
     answer: Option<&Answer>,
 ) -> Result<Result<(), ErrorCode>, Differs> {
+    if !model.is_there(queue) {
+        return Ok(Err(ErrorCode::QueueNotFound));
+    }
     if !model.world.queues[queue].on {
         return Ok(Err(ErrorCode::QueueDisabled));
     }
-    let is_here = |end: &End| model.world.sides.get(end).is_some_and(|side| side.queue() == queue);
-    match wanted {
+    let wanted = wanted.resolved(model, names);
+    let is_here = |end: &End| model.world.sides.get(end).is_some_and(|side| side.queue == queue);
+    match &wanted {
         Wanted::Conversation(end) if !is_here(end) => return Ok(Err(ErrorCode::ConversationNotFound)),
         Wanted::Group(group)
             if !model.world.sides.keys().any(|end| is_here(end) && names.group_of(&model.world, end) == *group) =>
@@ -158,14 +211,106 @@ fn receive(
     }
     let Some(Answer::Received(messages)) = answer else { return Ok(Ok(())) };
     let Some(first) = messages.first() else { return Ok(Ok(())) };
-    let (group, taken) = (&first.conversation_group_id, in_order(&names.handles, messages));
-    let could = match wanted {
-        Wanted::Conversation(end) => model.world.sides.get(end).map_or(0, |side| side.unread().len()),
-        Wanted::Anything | Wanted::Group(_) => model.unread_in(names, group),
-    };
-    if messages.len() != could.min(top.map_or(usize::MAX, |top| top as usize)) {
-        return Err(Differs);
+    let (group, taken) = (&first.conversation_group_id, model.rows_of(names, messages));
+    let sides = || taken.iter().filter_map(|(end, rows)| Some((model.world.sides.get(end)?, rows)));
+    let is_anything = matches!(wanted, Wanted::Anything);
+    if is_anything && sides().any(|(side, _)| side.queue != queue || !may_give(side, false)) {
+        return Err(Differs(format!("it is not their turn: {taken:?}")));
     }
-    model.take(names, group, &taken).map_err(|_| Differs)?;
+    let could = match &wanted {
+        Wanted::Conversation(end) => model.world.sides.get(end).map_or(0, |side| side.unread().len()),
+        Wanted::Anything | Wanted::Group(_) => model.unread_in(names, group, !is_anything),
+    };
+    if messages.len() != could.min(top.map_or(usize::MAX, |top| top as usize))
+        || !shows_attempts(model, &taken, messages)
+    {
+        return Err(Differs(format!("there are {could} rows, and {taken:?}")));
+    }
+    model.take(names, group, &taken).map_err(|code| Differs(format!("{code:?} for {taken:?}")))?;
     Ok(Ok(()))
+}
+
+/// Whether rows say how often they were tried.
+fn shows_attempts(model: &Model, taken: &[(End, Vec<Row>)], messages: &[Message]) -> bool {
+    let rows = taken.iter().flat_map(|(end, rows)| rows.iter().map(move |row| (end, row)));
+    rows.zip(messages).all(|((end, row), message)| {
+        let retry = model.world.sides.get(end).and_then(|side| side.retry.as_ref()).filter(|retry| retry.row == *row);
+        (message.attempts, message.last_error.as_deref())
+            == (retry.map_or(0, |retry| retry.attempts), retry.map(|retry| &*retry.error))
+    })
+}
+
+impl Wanted {
+    /// The conversation as the model calls it.
+    pub(crate) fn resolved(&self, model: &mut Model, names: &Names) -> Self {
+        match self {
+            Self::Conversation(end) => Self::Conversation(model.resolve(names, end)),
+            wanted => wanted.clone(),
+        }
+    }
+}
+
+// ── what the model can't know ──
+
+impl Call {
+    /// Whether a call may have been refused for something that the model does not see: which life of a lane a handle is of, as long as nobody was
+    /// told another one; what a tab remembers of the definitions, where nothing comes of it; and whether a message that came back from the error queue is the one that was received.
+    pub(crate) fn may_be_refused(&self, model: &Model, names: &Names, code: ErrorCode) -> bool {
+        let codes = [ErrorCode::ConversationNotFound, ErrorCode::GroupNotFound, ErrorCode::TransactionClosed];
+        if code == ErrorCode::ConversationNotFound && self.names_what_is_gone(model) {
+            return true;
+        }
+        codes.contains(&code) && self.ends().iter().any(|end| is_unsure(model, names, end))
+            || codes.contains(&code) && self.received().any(|message| has_come_back(model, message))
+    }
+
+    /// It may say so before it says something of the definitions: it sends to somebody who is not there, or begins a dialog at a service that is
+    /// gone, related to a conversation that went with it.
+    fn names_what_is_gone(&self, model: &Model) -> bool {
+        match self {
+            Self::Send(ends, ..) => ends.iter().any(|end| !model.world.sides.contains_key(end)),
+            Self::Begin(begin) => begin.related.is_some() && model.world.queue_of(begin.from).is_none(),
+            Self::Commit(done) => done.iter().any(|done| done.call.names_what_is_gone(model)),
+            _ => false,
+        }
+    }
+
+    /// The ends that it names.
+    fn ends(&self) -> Vec<End> {
+        match self {
+            Self::Send(ends, ..) => ends.clone(),
+            Self::End(end, ..) | Self::Timer(end, ..) | Self::SetState(end, _) | Self::GetState(end) => {
+                vec![end.clone()]
+            }
+            Self::Move(end, crate::model::Goal::Beside(other)) => vec![end.clone(), other.clone()],
+            Self::Move(end, _) | Self::Receive(_, Wanted::Conversation(end), ..) => vec![end.clone()],
+            Self::Begin(begin) => begin.related.iter().cloned().collect(),
+            Self::Commit(done) => {
+                let received = self.received().map(|message| (message.conversation_handle.clone(), false));
+                done.iter().flat_map(|done| done.call.ends()).chain(received).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a transaction has received.
+    fn received(&self) -> impl Iterator<Item = &Message> {
+        let done = if let Self::Commit(done) = self { done.as_slice() } else { &[] };
+        done.iter().flat_map(|done| match &done.answer {
+            Answer::Received(messages) => messages.as_slice(),
+            _ => &[],
+        })
+    }
+}
+
+/// Nobody has told the model whether this is the lane as it is now.
+fn is_unsure(model: &Model, names: &Names, end: &End) -> bool {
+    let is_bound = |lane: &crate::conformance::random::lane::Lane| lane.handle.as_ref() == Some(&end.0);
+    names.lanes.contains_key(&end.0) && !model.world.sides.values().any(|side| side.lane.as_ref().is_some_and(is_bound))
+}
+
+fn has_come_back(model: &Model, message: &Message) -> bool {
+    let body = message.body.text();
+    let is_it = |row: &Row| row.returned.is_some() && Some(&row.body) == body.as_ref();
+    model.world.sides.values().any(|side| side.rows.iter().any(is_it))
 }
