@@ -152,6 +152,25 @@ asleep("a database that is deleted meanwhile closes its broker when the page is 
   h.equal(await closed, { reason: "deleted" });
   await waiting;
   await h.rejects(broker.queues(), { code: "Closed", details: { reason: "deleted" } });
+  // WebKit lists what was never made at version 0.
+  h.ok(!(await h.versionOf(broker.name)), "nothing was made in its place");
+});
+
+withPages("a database that was deleted and made again meanwhile is another one", 2, async ([left, right]) => {
+  const name = database();
+  await left.step(open, name);
+  await left.step(events);
+  await left.step((h) => { h.state.closed = h.next(h.state.broker, "close"); h.state.putAway(); });
+  await right.step((h, pb, name) => h.within(3_000, pb.deleteBroker(name), "deleteBroker"), name);
+  await right.step(open, name);
+  await right.step((h) => h.state.broker.enqueue("other", "new"));
+  const reason = await left.step(async (h) => {
+    h.state.comeBack();
+    await h.rejects(h.state.broker.enqueue("other", "old"), { code: "Closed", details: { reason: "deleted" } });
+    return h.state.closed;
+  });
+  assert.deepEqual(reason, { reason: "deleted" });
+  assert.deepEqual(await right.step(async (h) => h.bodies(await h.state.broker.select("other").toArray())), ["new"]);
 });
 
 asleep("close() while the page is put away: what was asked for is done when it is back, and then nothing is left open", async (h) => {

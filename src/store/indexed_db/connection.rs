@@ -26,6 +26,8 @@ pub(super) enum Fate {
     Open,
     /// The browser took it away. Another one may be opened.
     Lost,
+    /// We let go of it. Another one may be opened.
+    LetGo,
     /// It was closed, by us or for another tab's sake.
     Closed,
 }
@@ -55,8 +57,8 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(name: &str, options: &IndexedDbOptions) -> Result<Rc<Self>> {
-        let database = open(name).await?;
+    pub(super) async fn open(name: &str, options: &IndexedDbOptions, is_known: bool) -> Result<Rc<Self>> {
+        let database = open(name, is_known).await?;
         let requests = Rc::new(Requests::new());
         let transactions = Rc::new(Transactions::new());
         let fate = Rc::new(Cell::new(Fate::Open));
@@ -119,9 +121,12 @@ impl Connection {
 
     /// What runs is rolled back, unless its commit was asked for: nobody is to wait for it.
     pub(super) fn let_go(&self) {
-        lose(&self.fate);
+        if self.fate.get() == Fate::Open {
+            self.fate.set(Fate::LetGo);
+        }
         // Whoever waits for an answer rolls back when he hears that there is none.
         self.requests.lose();
+        self.transactions.let_go();
         self.database.close();
     }
 

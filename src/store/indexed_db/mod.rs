@@ -90,7 +90,7 @@ impl IndexedDbStore {
     /// # Errors
     /// Within 10 seconds: `UpgradeBlocked`, `VersionTooNew`, `QuotaExceeded`, or `StorageUnavailable` for everything else.
     pub async fn open(name: &str, options: IndexedDbOptions) -> Result<Self> {
-        let connection = Connection::open(name, &options).await?;
+        let connection = Connection::open(name, &options, false).await?;
         Ok(Self {
             name: name.to_owned(),
             options,
@@ -108,7 +108,7 @@ impl IndexedDbStore {
             match self.fate(&current) {
                 Fate::Open => return Ok(current),
                 Fate::Closed => return Err(Error::closed()),
-                Fate::Lost => {}
+                Fate::Lost | Fate::LetGo => {}
             }
             let waiting = self.opening.borrow_mut().as_mut().map(|others| {
                 let (sender, opened) = oneshot::channel();
@@ -130,14 +130,20 @@ impl IndexedDbStore {
     }
 
     async fn open_again(&self) -> Result<()> {
-        let opened = match Connection::open(&self.name, &self.options).await {
-            // While there was no connection, nobody asked it to close.
-            Err(error) if error.code() == ErrorCode::VersionTooNew => {
-                self.options.on_close.iter().for_each(|notify| notify(CloseReason::UpgradedElsewhere));
-                return Err(Error::closed());
-            }
-            opened => opened?,
+        // What the browser has taken away with its data is made anew, and found to be another one.
+        let is_known = self.connection.borrow().fate() == Fate::LetGo;
+        let opened = Connection::open(&self.name, &self.options, is_known).await;
+        // While there was no connection, nobody asked it to close.
+        let reason = match opened.as_ref().map_err(Error::code) {
+            Err(ErrorCode::VersionTooNew) => Some(CloseReason::UpgradedElsewhere),
+            Err(ErrorCode::Closed) => Some(CloseReason::Deleted),
+            _ => None,
         };
+        if let Some(reason) = reason {
+            self.options.on_close.iter().for_each(|notify| notify(reason));
+            return Err(Error::closed());
+        }
+        let opened = opened?;
         // If the store was closed meanwhile, dropping it closes it.
         if !self.closed.get() {
             self.connections.set(self.connections.get().saturating_add(1));

@@ -51,10 +51,10 @@ impl Drop for Database {
     }
 }
 
-/// Opens a database, and makes its object stores where they are missing.
-pub(super) async fn open(name: &str) -> Result<Database> {
+/// Opens a database, and makes its object stores where they are missing. `is_known`: it was there before. If it is not any more, none is made: `Closed`.
+pub(super) async fn open(name: &str, is_known: bool) -> Result<Database> {
     let mut request = factory()?.open(name, Some(VERSION)).map_err(|error| unopened(name, error))?;
-    let upgrade = Rc::<RefCell<Upgrade>>::default();
+    let upgrade = Rc::new(RefCell::new(Upgrade { is_known, ..Upgrade::default() }));
     request.on_upgrade_needed({
         let upgrade = Rc::clone(&upgrade);
         move |event| upgrade.borrow_mut().run(&event)
@@ -115,6 +115,7 @@ pub async fn delete_database(name: &str) -> Result<()> {
 /// The upgrade transaction, which alone knows why an open was aborted.
 #[derive(Default)]
 struct Upgrade {
+    is_known: bool,
     transaction: Option<Transaction>,
     failure: Option<Error>,
 }
@@ -123,8 +124,13 @@ impl Upgrade {
     fn run(&mut self, event: &idb::event::VersionChangeEvent) {
         let Ok(request) = idb::Event::target(event) else { return };
         self.transaction = request.transaction();
-        if let Err(error) = event.database().and_then(|database| make_stores(&database)) {
-            self.failure = Some(from_idb(error));
+        let made = if self.is_known && event.old_version().is_ok_and(|version| version == 0) {
+            Err(Error::closed())
+        } else {
+            event.database().and_then(|database| make_stores(&database)).map_err(from_idb)
+        };
+        if let Err(error) = made {
+            self.failure = Some(error);
             // It throws only if it has ended already.
             let _ = request.transaction().map(Transaction::abort);
         }

@@ -70,6 +70,15 @@ impl Transactions {
         unfinished.is_some()
     }
 
+    /// Nobody is to wait for them any more: what is not to commit yet is aborted, and its end not waited for.
+    pub(super) fn let_go(&self) {
+        while let Some(running) = take(&self.running, |running| !running.is_committing()) {
+            running.detach();
+            running.abort();
+            running.finish(Err(running.lost()));
+        }
+    }
+
     /// The connection is lost: nothing will be heard of any of them.
     pub(super) fn lose(&self) {
         for running in self.running.take() {
