@@ -4,6 +4,7 @@
 //! whoever comes first, and the call runs again. Nothing is deleted that somebody could repair by hand: messages move to the error queue as
 //! they are. What a newer build has written is not touched: that is `VersionTooNew`.
 
+mod conversations;
 mod others;
 mod rows;
 
@@ -59,10 +60,15 @@ impl Core {
         async move {
             let Some(place) = place else { return Ok(false) };
             *last = Some(place.clone());
-            let answer = self.commit(Rc::new(Verb::Mend(place)), Purpose::Commit, 0, None, None).await?;
-            // Bodies that were handed out with what failed are read anew.
-            self.forget_uncommitted();
-            Ok(matches!(answer, Answer::Count(1)))
+            let verb = Rc::new(Verb::Mend(place));
+            loop {
+                let answer = self.commit(Rc::clone(&verb), Purpose::Commit, 0, None, None).await?;
+                // Bodies that were handed out with what failed are read anew.
+                self.forget_uncommitted();
+                if !matches!(answer, Answer::Mended(Mended::Partly)) {
+                    return Ok(matches!(answer, Answer::Mended(Mended::Yes)));
+                }
+            }
         }
         .boxed_local()
     }
@@ -75,11 +81,30 @@ impl Core {
     }
 }
 
-/// A verb of its own.
-pub(crate) fn mend(work: &mut Work<'_>, place: &Place) -> Outcome<bool> {
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mended {
+    /// Whoever met it may go on.
+    Yes,
+    /// There is more to do, in another storage transaction.
+    Partly,
+    No,
+}
+
+impl From<bool> for Mended {
+    fn from(is_mended: bool) -> Self {
+        if is_mended { Self::Yes } else { Self::No }
+    }
+}
+
+/// Sets a record aside, or makes it anew: a verb of its own.
+pub(crate) fn mend(work: &mut Work<'_>, place: &Place) -> Outcome<Mended> {
     // What the verbs before this one did is to be seen.
     work.after_others()?;
-    set_aside_at(work, place)
+    match place {
+        (StoreName::Conversations, key) => conversations::mend(work, key),
+        place => set_aside_at(work, place).map(Mended::from),
+    }
 }
 
 /// What a verb has met, within that verb.
@@ -87,7 +112,7 @@ pub(crate) fn set_aside(work: &mut Work<'_>, error: &Error) -> Outcome<bool> {
     error.place().map_or(Ok(false), |place| set_aside_at(work, &place))
 }
 
-/// Sets a record aside, or makes it anew. Gives whether whoever met it may go on.
+/// Gives whether whoever met it may go on.
 fn set_aside_at(work: &mut Work<'_>, (store, key): &Place) -> Outcome<bool> {
     match store {
         StoreName::Messages => rows::mend_run(work, key),
@@ -154,24 +179,30 @@ impl<'a> Lost<'a> {
 
     /// What is left of them goes to the error queue. It can't go back from there by itself: it was never tried.
     fn bury(&self, work: &mut Work<'_>, row: Row, problem: &str) -> Outcome<()> {
-        let side = self.conversation.side(self.role);
-        let queue = side.and_then(|side| work.catalog.queue_of(side.service)).map(|queue| Rc::clone(&queue.name));
-        let failed = FailedAt {
-            queue: queue.unwrap_or_else(|| ERROR_QUEUE.into()),
-            handle: self.conversation.handle(self.role),
-            lane: Lane::of(self.conversation).map(|lane| (lane.key, lane.priority)),
-            sequence: self.shown(),
-            attempts: 0,
-            error: Thrown {
-                name: "BrokerError".into(),
-                message: problem.into(),
-                code: Some(ErrorCode::StorageCorrupt.name().into()),
-            },
-            stack: "".into(),
-            endpoint: "".into(),
-            at: work.now,
-        };
-        error_queue::put(work, failed, row)
+        let service = self.conversation.side(self.role).map(|side| side.service);
+        let lane = Lane::of(self.conversation).map(|lane| (lane.key, lane.priority));
+        let failed = lost_in(work, service, self.conversation.handle(self.role), self.shown(), problem);
+        error_queue::put(work, FailedAt { lane, ..failed }, row)
+    }
+}
+
+/// Where something was lost, as far as it is known.
+fn lost_in(work: &Work<'_>, service: Option<u32>, handle: Rc<str>, sequence: u64, problem: &str) -> FailedAt {
+    let queue = service.and_then(|service| work.catalog.queue_of(service)).map(|queue| Rc::clone(&queue.name));
+    FailedAt {
+        queue: queue.unwrap_or_else(|| ERROR_QUEUE.into()),
+        handle,
+        lane: None,
+        sequence,
+        attempts: 0,
+        error: Thrown {
+            name: "BrokerError".into(),
+            message: problem.into(),
+            code: Some(ErrorCode::StorageCorrupt.name().into()),
+        },
+        stack: "".into(),
+        endpoint: "".into(),
+        at: work.now,
     }
 }
 
@@ -190,7 +221,10 @@ fn raw_row(work: &Work<'_>, store: StoreName, key: &Key, record: Value, bodies: 
 
 /// What is wrong with a record, for people.
 fn problem_of(problem: Unreadable, (store, key): (StoreName, &Key)) -> Result<String> {
-    let error = problem.at(store, key);
+    text_of(problem.at(store, key), store)
+}
+
+fn text_of(error: Error, store: StoreName) -> Result<String> {
     let problem = error.details().iter().find(|(name, _)| *name == "problem").and_then(|(_, problem)| problem.text());
     let Some(problem) = problem.filter(|_| error.is_corrupt()) else { return Err(error) };
     Ok(format!("A record of the object store \"{}\" could not be read: {problem}.", store.name()))

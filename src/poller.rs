@@ -68,7 +68,8 @@ impl Core {
         let mut mended = None;
         loop {
             match self.poll_some(Range::all(), ROWS).await {
-                Err(error) if self.mend(&error, &mut mended).await? => {}
+                // Where there is no room to mend in, the others go on all the same.
+                Err(error) if self.mend(&error, &mut mended).await.unwrap_or(false) => {}
                 Err(error) if error.is_corrupt() => return self.poll_singly().await,
                 polled => return polled,
             }

@@ -47,6 +47,42 @@ impl Conversation {
         })
     }
 
+    /// What a record that can't be read still says of the endpoints of a dialog: its head, without what they had. They are in state ER.
+    pub(crate) fn salvage(number: u64, record: &Value) -> Option<Box<Self>> {
+        let read = || -> Read<Option<Self>> {
+            let mut fields = Fields::open(record)?;
+            let is_its = fields.number()? == number;
+            let mut conversation = Self {
+                number,
+                bits: Bits::from_halves(fields.number()?, fields.number()?),
+                id: fields.text()?,
+                contract: fields.text()?,
+                created_at: fields.float()?,
+                lifetime: {
+                    let _over = fields.any();
+                    None
+                },
+                initiator_service: fields.text()?,
+                target_service: fields.text()?,
+                to_broker: fields.any().text().map(Rc::from),
+                far_broker: fields.any().text().map(Rc::from),
+                local: fields.any().boolean(),
+                initiator: None,
+                target: None,
+                reuse: None,
+                lane: None,
+            };
+            let (initiator, target) = (fields.any(), fields.any());
+            let failed = |there: bool| there.then(|| Side::new(0, State::Error, 5, None));
+            // The end of a lane is alone, and one that was never reached is not here.
+            conversation.initiator = failed(!initiator.is_null());
+            conversation.target =
+                failed(!target.is_null() && conversation.local == Some(true) && conversation.initiator.is_some());
+            Ok(Some(conversation).filter(|conversation| is_its && !conversation.is_gone()))
+        };
+        read().unwrap_or(None).map(Box::new)
+    }
+
     pub(crate) fn record(&self) -> Value {
         let (high, low) = self.bits.halves();
         let lifetime =

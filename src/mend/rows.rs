@@ -1,12 +1,14 @@
 //! Runs that can't be read or are not there, and bodies that are not there.
 
-use super::{Lost, problem_of, raw_row, read_key};
+use super::{Lost, lost_in, problem_of, raw_row, read_key};
 use crate::arrival;
 use crate::body::{Body, Value};
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Interval, Side, State, System};
+use crate::error_queue;
 use crate::ids::{Role, SideId};
 use crate::message::{self, Class, RUN_ROWS, Row, Run, count, system};
+use crate::notice::Dropped;
 use crate::record::{Read, Unreadable};
 use crate::recoverability;
 use crate::retention;
@@ -82,6 +84,29 @@ pub(crate) fn read_or_bury(work: &mut Work<'_>, conversation: &Conversation, ran
         lost.bury(work, row, &problem)?;
     }
     Ok(runs)
+}
+
+/// Moves some runs of a side whose record can't be read to the error queue; false: there are none.
+pub(super) fn bury_some(work: &mut Work<'_>, id: SideId, most: u32, problem: &str) -> Outcome<bool> {
+    let records = work.get_range(StoreName::Messages, message::keys_of(id), Some(most))?.to_vec();
+    let keys = work.get_keys(StoreName::Messages, message::keys_of(id), Some(most))?.to_vec();
+    for (key, record) in keys.iter().filter_map(Key::from_value).zip(records.iter()) {
+        let run = Run::read(record).map_err(|problem| problem_of(problem, (StoreName::Messages, &key)));
+        let service = match run {
+            Ok(run) => run.service,
+            Err(problem) => problem.map(|_| None)?,
+        };
+        let Some(rows) = Rows::of(work, &key)? else { continue };
+        let bodies = rows.bodies(work)?;
+        let row = raw_row(work, StoreName::Messages, &key, record.clone(), bodies);
+        let failed = lost_in(work, service, "".into(), rows.from, problem);
+        error_queue::put(work, failed, row)?;
+        work.write(Change::Delete(StoreName::Messages, key));
+        work.write(Change::DeleteRange(StoreName::Bodies, rows.range()));
+        work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
+        work.changes.counts.dropped += rows.to.saturating_sub(rows.from);
+    }
+    Ok(!records.is_empty())
 }
 
 /// Reads a run that says which it is.

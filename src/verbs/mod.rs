@@ -47,7 +47,7 @@ use crate::definitions::{self, Definitions, QueueOptions, ServiceChange};
 use crate::error::Result;
 use crate::error_queue::{Unburied, Unbury};
 use crate::ids::{Decoded, SideId};
-use crate::mend::{Place, mend};
+use crate::mend::{Mended, Place, mend};
 use crate::poison::{self, Attempt};
 use crate::reads::Reads;
 use crate::recoverability::{self, Finally, Recover, Recovered};
@@ -114,6 +114,7 @@ pub(crate) enum Answer {
     Polled(Polled),
     Recovered(Recovered),
     Unburied(Unburied),
+    Mended(Mended),
 }
 
 impl MaybeNothing for Answer {
@@ -203,7 +204,7 @@ impl Verb {
                 Ok(Answer::Done)
             }
             Self::Unbury(unbury) => unbury.run(work).map(Answer::Unburied),
-            Self::Mend(place) => mend(work, place).map(|mended| Answer::Count(u64::from(mended))),
+            Self::Mend(place) => mend(work, place).map(Answer::Mended),
             // A transaction holds no transaction.
             Self::All(_) => Ok(Answer::Done),
         }

@@ -185,7 +185,7 @@ pub(super) fn endpoint_filter(filter: &JsValue) -> EndpointFilter {
 /// What a verb answers; `done` when it has nothing of its own to say.
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
-        Answer::Done | Answer::Moved(_) => done,
+        Answer::Done | Answer::Moved(_) | Answer::Mended(_) => done,
         Answer::Seen(first) => Value::from_bytes(first.as_bytes()).0,
         Answer::Conversation(info) | Answer::Reused(info) => conversation(&info),
         Answer::Received(batches, _) => list(&batches, rows),

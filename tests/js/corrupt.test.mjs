@@ -49,12 +49,13 @@ for (const store of ["messages", "conversations", "turns"]) {
         }
       }
       // A turn is needed by who asks for nothing in particular, and by nobody else.
-      h.ok(store === "conversations" ? named.includes("send") : named.length === 0, `StorageCorrupt was said by: ${named}`);
-      if (store === "messages") {
+      h.equal(named, [], "StorageCorrupt was said by");
+      if (store !== "turns") {
         const failed = await broker.failed().toArray();
-        h.equal(failed.map(({ failedQueue, attempts, body: { store, key, record } }) => ({ failedQueue, attempts, store, key, record: kind === "deep" ? null : record })),
-          [{ failedQueue: "kitchen", attempts: 0, store, key: keys[0], record: kind === "deep" ? null : garbage }]);
-        h.equal([await broker.returnToSource(), await broker.discardFailed({})], [0, 1]);
+        h.equal(failed.length > 1, store === "conversations", "its messages are there, too");
+        h.equal(failed.slice(-1).map(({ failedQueue, attempts, body: { store, key, record } }) => ({ failedQueue, attempts, store, key, record: kind === "deep" ? null : record })),
+          [{ failedQueue: store === "messages" ? "kitchen" : "error", attempts: 0, store, key: keys[0], record: kind === "deep" ? null : garbage }]);
+        h.equal([await broker.returnToSource(), await broker.discardFailed({})], [0, failed.length]);
       }
 
       // The other conversation knows nothing of it.
@@ -65,7 +66,7 @@ for (const store of ["messages", "conversations", "turns"]) {
       h.equal(h.bodies(await broker.receive("counter", { conversation: good.handle })), ["answered"]);
       for (let round = 0; round < 3; round += 1) {
         const outcome = await h.within(10_000, broker.receive("kitchen").then((rows) => rows.length, (error) => error.code), "a receive without filter");
-        h.equal(outcome, store === "conversations" ? "StorageCorrupt" : 0, "nothing else is to be had");
+        h.equal(outcome, 0, "nothing else is to be had");
         await broker.send(good.handle, "Order", round);
         h.equal(h.bodies(await h.within(10_000, broker.receive("kitchen"), "a receive without filter")), [round]);
       }

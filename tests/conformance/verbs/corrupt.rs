@@ -1,24 +1,50 @@
-//! Records that can't be read: the others go on, and nothing is deleted.
+//! D37: a conversation whose own record can't be read. The others go on, what it had is in the error queue, and nothing of it is left elsewhere.
 
 use std::rc::Rc;
 
-use pocket_broker::body::Value;
+use pocket_broker::body::{Body, Value};
+use pocket_broker::definitions::Status;
 use pocket_broker::error::{Error, ErrorCode};
-use pocket_broker::store::{Key, Mode, Range, StoreName};
-use pocket_broker::{BeginDialog, Broker, EndpointFilter, Extent, ReceiveOptions, RowFilter};
+use pocket_broker::store::{Fault, Key, Mode, Operation, Range, StoreName};
+use pocket_broker::{BeginDialog, EndpointFilter, Extent, ReceiveOptions, RowFilter};
 
-use super::super::support::shop::{Dialog, Shop, begin, refused, show_all, to_kitchen, top_of};
-use super::super::support::{Bench, async_test, detail, transact};
+use super::super::support::shop::{Dialog, Shop, begin, keyed, named, refused, show_all, to_kitchen, top_of};
+use super::super::support::transact;
+use super::set_aside::failed;
 
-/// Makes records of a store unreadable, by their places.
-async fn break_records(shop: &Shop, store: StoreName, places: std::ops::Range<usize>) {
+mount! {
+    conversations_shows_the_others,
+    d37_a_conversation_goes_to_the_error_queue,
+    d37_a_group_goes_on_without_it,
+    d37_a_lane_begins_anew,
+    d37_many_runs_are_moved_some_at_a_time,
+    d37_only_who_needs_it_meets_it,
+    d37_two_tabs_and_no_space,
+    d37_what_can_be_told_stays_in_state_er,
+    d37_written_by_a_newer_build_it_is_not_touched,
+}
+
+/// Replaces the record of a conversation, by its place in the order of the store.
+async fn replace(shop: &Shop, place: usize, record: impl Fn(Value) -> Value) {
+    let store = StoreName::Conversations;
     transact(&*shop.store, &[store], Mode::ReadWrite, async |tx| {
-        let keys: Vec<Key> = tx.get_keys(store, &Range::all(), None).await?;
-        keys[places].iter().for_each(|key| tx.put(store, key.clone(), Value::from("garbage")));
+        let key: Key = tx.get_keys(store, &Range::all(), None).await?[place].clone();
+        let before = tx.get(store, &key).await?.expect("it is there");
+        tx.put(store, key, record(before));
         Ok(())
     })
     .await
-    .expect("they can be broken");
+    .expect("it can be broken");
+}
+
+/// A record some of whose fields are garbage.
+fn without(record: &Value, broken: std::ops::Range<usize>) -> Value {
+    let fields = record.items().into_iter().enumerate();
+    Value::list(fields.map(|(index, field)| if broken.contains(&index) { Value::from("x") } else { field }).collect())
+}
+
+async fn break_record(shop: &Shop, place: usize) {
+    replace(shop, place, |_| Value::from("garbage")).await;
 }
 
 async fn dialogs(shop: &Shop, bodies: &[&str]) -> Vec<Dialog> {
@@ -29,107 +55,157 @@ async fn dialogs(shop: &Shop, bodies: &[&str]) -> Vec<Dialog> {
     dialogs
 }
 
-async fn corrupt(broker: &Broker, options: ReceiveOptions) -> Error {
-    refused(broker.receive("kitchen", options, None).await, ErrorCode::StorageCorrupt)
+/// Which stores the records in the error queue are from.
+async fn stores(shop: &Shop) -> Vec<String> {
+    failed(shop).await.iter().map(|row| row.body.field("store").text().unwrap_or_default()).collect()
 }
 
-/// D37.
-async fn receive_passes_over_it(bench: fn() -> Bench) {
-    let store = StoreName::Conversations;
-    let shop = Shop::open(bench()).await;
-    dialogs(&shop, &["a", "b", "c"]).await;
-    break_records(&shop, store, 0..1).await;
-    let before = shop.records_in(store).await;
-    let gauges = shop.broker.stats().await.expect("counters can be read").gauges;
-    assert_eq!(gauges.open_conversations.iter().sum::<u64>(), 6, "what the commits have counted");
-
-    let transaction = begin(&shop);
+async fn d37_a_conversation_goes_to_the_error_queue(shop: &Shop) {
+    let dialogs = dialogs(shop, &["a", "b"]).await;
+    shop.send_large(&dialogs[0].initiator, "large").await;
+    shop.timer_of(&dialogs[0].initiator, 1_000.0, "t").await;
+    shop.broker
+        .set_group_state(&group(shop, &dialogs[0].target).await, Body::small(Value::from("s")))
+        .await
+        .expect("set");
+    break_record(shop, 0).await;
+    shop.notices();
+    // In a transaction, which passes it over.
+    let transaction = begin(shop);
     let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
     assert_eq!(show_all(&rows), ["0 Order 0 b"]);
-    let rows = transaction.receive("kitchen", top_of(1)).await.expect("there is another");
-    assert_eq!(show_all(&rows), ["0 Order 0 c"]);
-    refused(transaction.receive("kitchen", top_of(1)).await, ErrorCode::StorageCorrupt);
     transaction.rollback();
-
-    let tab = shop.another_tab().await;
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b"]);
-    let rows = tab.receive("kitchen", ReceiveOptions::default(), None).await.expect("there is another");
-    assert_eq!(show_all(&rows), ["0 Order 0 c"]);
-    for broker in [&shop.broker, &tab] {
-        let error = corrupt(broker, ReceiveOptions::default()).await;
-        assert_eq!(detail(&error, "store").as_deref(), Some(store.name()));
+    assert_eq!(shop.receive("kitchen").await, [""; 0]);
+    shop.assert_sound().await;
+    assert_eq!(stores(shop).await, ["messages", "messages", "conversations"]);
+    assert_eq!(shop.dropped(), ["corrupt", "corrupt"]);
+    let rows = failed(shop).await;
+    assert_eq!(rows[0].failed_queue.as_deref(), Some("kitchen"));
+    assert_eq!(rows[2].body.field("bodies").len(), 2, "the state and the timer");
+    for handle in [&dialogs[0].initiator, &dialogs[0].target] {
+        refused(shop.try_send(handle, "Note", "x").await, ErrorCode::ConversationNotFound);
     }
-    assert_eq!(shop.order("d").await.id.len(), 36);
-    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 d"]);
-    assert_eq!(shop.records_in(store).await, before + 1, "it is left as it is");
-    tab.close().await;
-    shop.discard().await;
+    assert_eq!(shop.endpoints(EndpointFilter { service: Some("Kitchen".into()), ..Default::default() }).await.len(), 1);
+    assert_eq!(shop.pass(2_000.0).await, 0);
 }
 
-/// What is asked for by name is not passed over. D37.
-async fn by_its_handle_it_is_refused(bench: fn() -> Bench) {
-    let shop = Shop::open(bench()).await;
-    let dialogs = dialogs(&shop, &["a", "b"]).await;
-    break_records(&shop, StoreName::Conversations, 0..1).await;
-    let options = ReceiveOptions { conversation: Some(Rc::clone(&dialogs[0].target)), ..ReceiveOptions::default() };
-    let error = corrupt(&shop.broker, options).await;
-    assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].target));
-    let error = refused(shop.broker.info(&dialogs[0].initiator).await, ErrorCode::StorageCorrupt);
-    assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].initiator));
-    let of_it = RowFilter { conversation: Some(Rc::clone(&dialogs[0].target)), ..RowFilter::default() };
-    let rows = shop.broker.select("kitchen", &of_it, None, Extent::All).await;
-    let error = refused(rows, ErrorCode::StorageCorrupt);
-    assert_eq!(detail(&error, "handle").as_deref(), Some(&*dialogs[0].target));
-    let rows = shop.broker.select("kitchen", &RowFilter::default(), None, Extent::All).await;
-    refused(rows, ErrorCode::StorageCorrupt);
-    assert_eq!(shop.receive_from("kitchen", &dialogs[1].target).await, ["0 Order 0 b"]);
-    shop.discard().await;
+async fn group(shop: &Shop, handle: &str) -> Rc<str> {
+    shop.info(handle).await.expect("it is there").conversation_group_id
 }
 
-/// Calls that share a storage transaction with one that needs it. D37.
-async fn only_who_needs_it_fails(bench: fn() -> Bench) {
-    let shop = Shop::open(bench()).await;
-    let dialogs = dialogs(&shop, &["a", "b", "c"]).await;
-    break_records(&shop, StoreName::Conversations, 1..2).await;
+/// Its head can be read.
+async fn d37_what_can_be_told_stays_in_state_er(shop: &Shop) {
+    shop.retain("counter", true).await;
+    // Of its parts the target's, and both.
+    for broken in [14..15, 13..15] {
+        let dialog = shop.order("a").await;
+        shop.send(&dialog.target, "Confirm", "r").await;
+        replace(shop, 0, |record| without(&record, broken.clone())).await;
+        let error = refused(shop.try_send(&dialog.initiator, "Note", "x").await, ErrorCode::InvalidState);
+        assert!(error.to_string().contains("ER"), "{error}");
+        shop.assert_sound().await;
+        assert_eq!((shop.state(&dialog.initiator).await, shop.state(&dialog.target).await), ("ER", "ER"));
+        assert_eq!(shop.receive_from("counter", &dialog.initiator).await, ["0 Error 0 -9686"]);
+        assert_eq!(shop.receive_from("kitchen", &dialog.target).await, ["0 Error 0 -9686"]);
+        shop.end(&dialog.initiator).await;
+        shop.end(&dialog.target).await;
+        assert_eq!(failed(shop).await.len(), 4, "a copy, an answer, a message and the record");
+        shop.broker.discard_failed(&Default::default()).await.expect("they can be deleted");
+    }
+}
+
+async fn d37_only_who_needs_it_meets_it(shop: &Shop) {
+    let dialogs = dialogs(shop, &["a", "b", "c"]).await;
+    break_record(shop, 1).await;
     let sends = dialogs.iter().map(|dialog| shop.try_send(&dialog.initiator, "Note", "x"));
     let answers: Vec<_> = futures_util::future::join_all(sends).await;
     assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a", "0 Note 1 x"]);
-    shop.discard().await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 c", "0 Note 1 x"]);
 }
 
-/// One member can't be read, the other can.
-async fn a_group_gives_what_can_be_read(bench: fn() -> Bench) {
-    let store = StoreName::Conversations;
-    {
-        let shop = Shop::open(bench()).await;
-        let first = shop.begin().await;
-        let related = BeginDialog { related_conversation: Some(first.handle.to_string()), ..to_kitchen() };
-        let second = shop.broker.begin_dialog(related).await.expect("the dialog begins");
-        for (begun, body) in [(&first, "a"), (&second, "b")] {
-            shop.send(&begun.handle, "Order", body).await;
-            let target = shop.dialog(begun).await.target;
-            shop.receive("kitchen").await;
-            shop.send(&target, "Confirm", body).await;
-        }
-        break_records(&shop, store, 0..1).await;
-        let by_id = ReceiveOptions { group: Some(Rc::clone(&first.group_id)), ..ReceiveOptions::default() };
-        for options in [ReceiveOptions::default(), by_id.clone()] {
-            let transaction = begin(&shop);
-            let rows = transaction.receive("counter", options.clone()).await.expect("there is another");
-            assert_eq!(show_all(&rows), ["0 Confirm 0 b"], "{store:?}");
-            transaction.rollback();
-        }
-        assert_eq!(shop.receive("counter").await, ["0 Confirm 0 b"], "{store:?}");
-        for options in [ReceiveOptions::default(), by_id] {
-            refused(shop.broker.receive("counter", options, None).await, ErrorCode::StorageCorrupt);
-        }
-        shop.discard().await;
+async fn d37_a_group_goes_on_without_it(shop: &Shop) {
+    let first = shop.begin().await;
+    let related = BeginDialog { related_conversation: Some(first.handle.to_string()), ..to_kitchen() };
+    let second = shop.broker.begin_dialog(related).await.expect("the dialog begins");
+    for (begun, body) in [(&first, "a"), (&second, "b")] {
+        shop.send(&begun.handle, "Order", body).await;
+        let target = shop.dialog(begun).await.target;
+        shop.receive("kitchen").await;
+        shop.send(&target, "Confirm", body).await;
     }
+    break_record(shop, 0).await;
+    let by_id = ReceiveOptions { group: Some(Rc::clone(&first.group_id)), ..ReceiveOptions::default() };
+    let rows = shop.broker.receive("counter", by_id, None).await.expect("there is another");
+    assert_eq!(show_all(&rows), ["0 Confirm 0 b"]);
+    assert_eq!(shop.receive("counter").await, [""; 0]);
+    shop.assert_sound().await;
+    assert_eq!(stores(shop).await, ["messages", "conversations"]);
 }
 
-async fn conversations_shows_the_others(bench: fn() -> Bench) {
-    let shop = Shop::open(bench()).await;
+async fn d37_a_lane_begins_anew(shop: &Shop) {
+    shop.switch("kitchen", Status::Off).await;
+    shop.enqueue_key("kitchen", "k", "m0").await;
+    shop.switch("kitchen", Status::On).await;
+    replace(shop, 0, |record| without(&record, 14..15)).await;
+    shop.enqueue_as("kitchen", "m1", keyed("k")).await;
+    assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 m1"]);
+    assert_eq!(stores(shop).await, ["messages", "conversations"]);
+}
+
+/// 32 at a time.
+async fn d37_many_runs_are_moved_some_at_a_time(shop: &Shop) {
+    let dialog = shop.order("m").await;
+    for _ in 0..70 {
+        shop.send(&dialog.initiator, "Note", "n").await;
+    }
+    let options = named("t", None);
+    shop.broker.begin_conversation_timer(&dialog.target, Some(60_000.0), options).await.expect("it can be begun");
+    break_record(shop, 0).await;
+    shop.faults.reset_counts();
+    assert_eq!(shop.receive("kitchen").await, [""; 0]);
+    assert!(shop.faults.calls(Operation::Begin) >= 5, "some in each storage transaction");
+    assert_eq!(failed(shop).await.len(), 72);
+    assert_eq!(shop.records_in(StoreName::Due).await, 0);
+}
+
+async fn d37_two_tabs_and_no_space(shop: &Shop) {
+    dialogs(shop, &["a"]).await;
+    break_record(shop, 0).await;
+    let full = Error::new(ErrorCode::QuotaExceeded, "No space.");
+    shop.faults.plan(Operation::Commit, 2, Fault::Abort(full));
+    let outcome = shop.broker.receive("kitchen", ReceiveOptions::default(), None).await;
+    refused(outcome, ErrorCode::QuotaExceeded);
+    assert_eq!(failed(shop).await.len(), 0);
+    let tab = shop.another_tab().await;
+    let both = futures_util::future::join(
+        shop.broker.receive("kitchen", ReceiveOptions::default(), None),
+        tab.receive("kitchen", ReceiveOptions::default(), None),
+    );
+    let (one, two) = both.await;
+    assert_eq!((one.expect("nothing is there").len(), two.expect("nothing is there").len()), (0, 0));
+    assert_eq!(stores(shop).await, ["messages", "conversations"], "once");
+    tab.close().await;
+}
+
+async fn d37_written_by_a_newer_build_it_is_not_touched(shop: &Shop) {
+    let dialog = shop.order("a").await;
+    let saved = std::cell::RefCell::new(None);
+    replace(shop, 0, |record| {
+        saved.replace(Some(record));
+        Value::list(vec![Value::from(2u32)])
+    })
+    .await;
+    refused(shop.try_send(&dialog.initiator, "Note", "x").await, ErrorCode::VersionTooNew);
+    refused(shop.broker.receive("kitchen", ReceiveOptions::default(), None).await, ErrorCode::VersionTooNew);
+    assert_eq!(failed(shop).await.len(), 0);
+    replace(shop, 0, |_| saved.take().expect("it was there")).await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a"]);
+}
+
+/// A view of all of them asks for none in particular.
+async fn conversations_shows_the_others(shop: &Shop) {
     let mut begun = Vec::new();
     for _ in 0..520 {
         begun.push(shop.begin().await);
@@ -138,7 +214,7 @@ async fn conversations_shows_the_others(bench: fn() -> Bench) {
     let member = shop.broker.begin_dialog(related).await.expect("the dialog begins");
     // The last ones of pages among them.
     for place in [2, 255, 511] {
-        break_records(&shop, StoreName::Conversations, place..place + 1).await;
+        break_record(shop, place).await;
     }
     assert_eq!(shop.endpoints(EndpointFilter::default()).await.len(), 518);
     let page = shop.broker.conversations(&EndpointFilter::default(), None, Extent::Page).await.expect("a page");
@@ -150,30 +226,8 @@ async fn conversations_shows_the_others(bench: fn() -> Bench) {
     assert_eq!(members, [member.handle]);
     let groups = shop.broker.groups(None, None, Extent::All).await.expect("the others are shown").rows;
     assert_eq!((groups.len(), groups.first().map(|group| group.conversations)), (518, Some(1)));
-    shop.discard().await;
-}
-
-macro_rules! mount_raw {
-    ($($name:ident,)+) => {
-        mod memory {
-            use super::*;
-
-            $(async_test! { async fn $name() { super::$name(Bench::memory).await; }})+
-        }
-
-        #[cfg(target_arch = "wasm32")]
-        mod indexed_db {
-            use super::*;
-
-            $(async_test! { async fn $name() { super::$name(Bench::indexed_db).await; }})+
-        }
-    };
-}
-
-mount_raw! {
-    a_group_gives_what_can_be_read,
-    by_its_handle_it_is_refused,
-    conversations_shows_the_others,
-    only_who_needs_it_fails,
-    receive_passes_over_it,
+    for place in [2, 255, 511] {
+        let of_it = RowFilter { conversation: Some(Rc::clone(&begun[place].handle)), ..RowFilter::default() };
+        assert_eq!(shop.broker.count("counter", &of_it).await.expect("it can be counted"), 0, "whoever asks mends it");
+    }
 }
