@@ -11,7 +11,5 @@ mod support;
 mod behaviours;
 #[cfg(not(target_arch = "wasm32"))]
 mod random;
-#[cfg(not(target_arch = "wasm32"))]
-mod random_lanes;
 mod store;
 mod verbs;

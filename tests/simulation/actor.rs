@@ -213,7 +213,7 @@ impl Actor {
             self.call(Call::Unbury(Unbury { discard: false, one: None, limit: None, alone: true })).await;
         }
         for queue in places() {
-            let receive = || self.call(Call::Receive(queue, Wanted::Anything, Some(3), None));
+            let receive = || self.call(Call::Receive(queue, Wanted::Next, Some(3), None));
             while matches!(receive().await, Some(Answer::Received(messages)) if !messages.is_empty()) {}
         }
     }

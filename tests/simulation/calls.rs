@@ -68,6 +68,8 @@ pub(crate) struct Done {
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     Anything,
+    /// The same, where nobody else has anything: it is the turn of the highest priority.
+    Next,
     Conversation(End),
     Group(Rc<str>),
 }
@@ -316,7 +318,7 @@ impl Wanted {
     fn options(&self, origin: &Origin, top: Option<u32>, timeout: Option<f64>) -> ReceiveOptions {
         let mut options = ReceiveOptions { top: top.map(f64::from), timeout, ..ReceiveOptions::default() };
         match self {
-            Self::Anything => {}
+            Self::Anything | Self::Next => {}
             Self::Conversation(end) => options.conversation = Some(origin.handle(end)),
             Self::Group(group) => options.group = Some(Rc::clone(group)),
         }

@@ -116,7 +116,9 @@ impl Call {
         let ordered = !chance.one_in(4);
         let dedupe =
             if chance.one_in(4) { chance.pick(&["x", "y"]).zip(chance.pick(&[500.0, 20_000.0])) } else { None };
-        let count = if dedupe.is_some() { 1 } else { 1 + chance.below(3) };
+        // More than a run has, now and then.
+        let many = if chance.one_in(200) { 300 } else { 1 + chance.below(3) };
+        let count = if dedupe.is_some() { 1 } else { many };
         let enqueue = Enqueue {
             queue: chance.pick(&[0, 1, 1, 2, BIN]).unwrap_or_default(),
             messages: (0..count).map(|_| (origin.uuid(), origin.body())).collect(),
