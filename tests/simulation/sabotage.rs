@@ -42,6 +42,11 @@ impl Sabotage {
     pub(crate) fn is_unsound(self) -> bool {
         matches!(self, Self::Fence | Self::Forgetful | Self::Sleep)
     }
+
+    /// There is so seldom a chance for it that none is left out.
+    fn is_rare(self) -> bool {
+        matches!(self, Self::Forgetful | Self::Grave)
+    }
 }
 
 /// Does it, now and then.
@@ -64,7 +69,7 @@ impl Saboteur {
     }
 
     pub(crate) fn strikes(&self, sabotage: Sabotage) -> bool {
-        self.sabotage == sabotage && self.chance.borrow_mut().one_in(3)
+        self.sabotage == sabotage && (sabotage.is_rare() || self.chance.borrow_mut().one_in(3))
     }
 
     /// `commits`: whether a transaction of the tab is being committed.
