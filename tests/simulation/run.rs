@@ -313,6 +313,8 @@ impl Run {
     fn close_tabs(&mut self) -> Result<(), Violation> {
         for tab in &self.tabs {
             let Some(broker) = tab.broker.take() else { continue };
+            // Its transactions are rolled back without being asked.
+            self.origin.readers.crash(tab.id);
             self.origin.tasks.spawn(tab.id, async move { broker.close().await }.boxed_local());
         }
         self.calm_down()?;
