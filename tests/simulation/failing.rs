@@ -71,13 +71,16 @@ impl Model {
         answer: Option<&Recovered>,
         now: f64,
     ) -> Result<(), Differs> {
+        let found = self.first_row(names, &failed.message);
         if failed.is_counted() {
             for handle in &failed.firsts {
                 let end = names.end_of(handle).map(|end| self.resolve(names, &end));
+                // A lane goes on under another handle after its END.
+                let next = found.as_ref().filter(|_| *handle == failed.message.conversation_handle);
+                let end = next.map(|(end, _)| end.clone()).or(end);
                 end.into_iter().for_each(|end| self.fail(&end));
             }
         }
-        let found = self.first_row(names, &failed.message);
         let says_nothing = answer.is_some_and(|answer| answer.handle.is_empty());
         let Some((end, row)) = found else {
             let is_nothing = answer.is_none() || says_nothing;
