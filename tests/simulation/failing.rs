@@ -71,7 +71,7 @@ impl Model {
         answer: Option<&Recovered>,
         now: f64,
     ) -> Result<(), Differs> {
-        let found = self.first_row(names, &failed.message);
+        let found = self.first_row(names, &failed.message, failed.queue);
         if failed.is_counted() {
             for handle in &failed.firsts {
                 let end = names.end_of(handle).map(|end| self.resolve(names, &end));
@@ -136,15 +136,13 @@ impl Model {
     }
 
     /// The row of a message, if it is the next of its side.
-    fn first_row(&mut self, names: &Names, message: &Message) -> Option<(End, Row)> {
+    fn first_row(&mut self, names: &Names, message: &Message, queue: usize) -> Option<(End, Row)> {
         let named = names.end_of(&message.conversation_handle)?;
         let (end, wanted) = (self.resolve(names, &named), row_of(message));
         let is_it = |row: &Row| row.kind == wanted.kind && row.body == wanted.body;
         // A lane goes on under another handle after its END.
         let is_next = |side: &crate::conformance::random::model::Side| {
-            side.queue != ERROR
-                && side.lane.as_ref().is_some_and(|lane| lane.key != LaneKey::Own)
-                && side.rows.iter().any(|row| row.status == 1 && is_it(row))
+            side.queue == queue && side.lane.is_some() && side.rows.iter().any(|row| row.status == 1 && is_it(row))
         };
         let end = if self.world.sides.contains_key(&end) || !names.lanes.contains_key(&end.0) {
             end
