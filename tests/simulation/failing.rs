@@ -76,7 +76,10 @@ impl Model {
             for handle in &failed.firsts {
                 let end = names.end_of(handle).map(|end| self.resolve(names, &end));
                 // A lane goes on under another handle after its END.
-                let next = found.as_ref().filter(|_| *handle == failed.message.conversation_handle);
+                let is_first = *handle == failed.message.conversation_handle;
+                // One that has stepped aside is in another.
+                let is_same = |end: &End| failed.queue == ERROR || self.key_of(end) != Some(&LaneKey::Own);
+                let next = found.as_ref().filter(|(end, _)| is_first && is_same(end));
                 let end = next.map(|(end, _)| end.clone()).or(end);
                 end.into_iter().for_each(|end| self.fail(&end));
             }
