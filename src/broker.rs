@@ -346,6 +346,12 @@ impl Broker {
         self.core.bell.ring(queues);
     }
 
+    /// Another context has given a group back.
+    pub fn released_elsewhere(&self) {
+        self.core.locks.wake();
+        self.core.bell.ring_all();
+    }
+
     /// Lets whoever waits look whether it is still wanted.
     pub fn nudge(&self) {
         self.core.bell.ring_all();

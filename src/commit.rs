@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::definitions::Catalog;
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
+use crate::lease::Leases;
 use crate::notice::Notice;
 use crate::reads::Reads;
 use crate::retention;
@@ -197,6 +198,9 @@ impl Core {
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
         for command in batch {
             command.verb.guess(self, &mut reads);
+            if let Purpose::CommitOf(transaction) = command.purpose {
+                Leases::want(&mut reads, &self.locks.leases_of(transaction));
+            }
         }
         let mut driver =
             Driver { core: self, tx, call: 0, catalog: self.catalog(), reads: &mut reads, changes: &mut changes };

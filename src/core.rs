@@ -7,19 +7,20 @@ use std::rc::{Rc, Weak};
 use futures_util::future::LocalBoxFuture;
 
 use crate::cache::{Heads, Lanes, Routes, Runs};
-use crate::clock::{Clock, Timer};
+use crate::clock::{Clock, Pulse, Timer};
 use crate::commit::GroupCommit;
 use crate::definitions::{self, Catalog};
 use crate::error::{Error, ErrorCode, Result};
-use crate::group::{GroupLocks, Locking, Locks};
-use crate::ids::Ids;
+use crate::group::{GroupLocks, Locking, Sharing};
+use crate::ids::{self, Ids};
+use crate::lease::Leases;
 use crate::notice::Notice;
 use crate::poller::Poller;
 use crate::stats::Tally;
 use crate::store::{Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::suspend::{Gate, gated};
 use crate::sweep::DeadEntries;
-use crate::transaction::Transaction;
+use crate::transaction::{Loss, Transaction};
 use crate::waiting::Bell;
 use crate::work::{Number, Numbers};
 
@@ -37,8 +38,10 @@ pub struct Host {
     pub timer: Rc<dyn Timer>,
     /// Random bytes.
     pub ids: Rc<dyn Ids>,
-    /// Locks over all contexts of the origin. `None`: there are no others, or nothing to lock with.
-    pub locks: Option<Rc<dyn Locks>>,
+    /// What keeps other contexts from the groups that this one reads.
+    pub sharing: Sharing,
+    /// Real time, to tell the living from the dead by.
+    pub pulse: Pulse,
     /// Runs a task beside the caller.
     pub spawn: Rc<dyn Fn(LocalBoxFuture<'static, ()>)>,
     /// Tells other contexts what a commit touched. A hint: nothing depends on its arrival.
@@ -61,6 +64,10 @@ pub(crate) struct Core {
     pub(crate) host: Host,
     pub(crate) instance_id: Rc<str>,
     pub(crate) locks: GroupLocks,
+    /// `None`: there is nobody to show them to.
+    pub(crate) leases: Option<Rc<Leases>>,
+    /// Whether signs of life are given.
+    pub(crate) is_beating: Cell<bool>,
     pub(crate) bell: Bell,
     pub(crate) commits: GroupCommit,
     pub(crate) runs: Runs,
@@ -110,9 +117,13 @@ impl Core {
             Ok::<_, Error>((birth, tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?))
         })
         .await?;
+        let is_shared = !matches!(host.sharing, Sharing::Alone);
+        let leases = is_shared.then(|| Rc::new(Leases::new(&host, ids::text(host.ids.uuid()))));
         let core = Self {
             instance_id,
-            locks: GroupLocks::new(host.locks.clone()),
+            locks: GroupLocks::new(host.sharing.clone(), leases.clone()),
+            leases,
+            is_beating: Cell::new(false),
             bell: Bell::default(),
             commits: GroupCommit::default(),
             runs: Runs::default(),
@@ -136,6 +147,10 @@ impl Core {
             host,
         };
         let core = Rc::new(core);
+        if let Sharing::Locks(locks) = &core.host.sharing {
+            let core = Rc::downgrade(&core);
+            locks.on_lost(Rc::new(move |group| _ = core.upgrade().map(|core| core.lost(group, None))));
+        }
         crate::sweep::resume(&core);
         let due = due.first().and_then(|key| key.to_value().item(0).number());
         due.into_iter().for_each(|at| core.poll_by(at));
@@ -248,6 +263,12 @@ impl Core {
     /// A call that may lock groups.
     pub(crate) fn locking(&self) -> Locking<'_> {
         Locking { locks: &self.locks, call: self.unique() }
+    }
+
+    /// Rolls back the transactions that can't commit any more.
+    pub(crate) fn lose(&self, loss: Loss, is_meant: impl Fn(&Transaction) -> bool) {
+        let lost = self.transactions();
+        lost.iter().filter(|transaction| is_meant(transaction)).for_each(|transaction| transaction.lose(loss));
     }
 
     pub(crate) fn listen(&self, listener: Listener) -> u64 {

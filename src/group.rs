@@ -1,21 +1,40 @@
 //! Conversation groups: the lock unit. A transaction that received from a group, or changed one of its conversations, holds it to its end.
 //!
-//! Within a context a table says who holds what. Between contexts a group has a lock of the origin ([`Locks`]), which a context takes before
-//! anybody in it gets the group, and lets go with the last one in it. A verb can't wait for such a lock in the middle of a storage
-//! transaction: it stops with [`Stop::Wanted`](crate::stop::Stop::Wanted), the lock is asked for, and it runs again. The commit does not rely
-//! on locks: see `verbs/take.rs`.
+//! Within a context a table says who holds what. Between contexts a group has a lock of the origin ([`Locks`]), or a lease (`lease.rs`) where there
+//! are none; a context takes it before anybody in it gets the group, and lets go with the last one in it. A verb can't wait for such a lock
+//! in the middle of a storage transaction: it stops with [`Stop::Wanted`](crate::stop::Stop::Wanted), the lock is asked for, and it runs
+//! again. The commit does not rely on locks: see `verbs/take.rs`.
+
+mod origin;
+mod sightings;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 use futures_channel::oneshot;
-use futures_util::future::{LocalBoxFuture, join_all};
+use futures_util::future::LocalBoxFuture;
 
+use self::sightings::Sightings;
+use crate::clock::Instant;
+use crate::lease::Leases;
 use crate::map::Map;
 
 /// A lock that is held. Dropping it lets go.
 pub type Guard = Box<dyn Any>;
+
+/// Whom a context shares its database with.
+#[derive(Clone, Default)]
+pub enum Sharing {
+    /// Nobody, or only the commit keeps others out.
+    #[default]
+    Alone,
+    /// Other contexts, which see the same locks.
+    Locks(Rc<dyn Locks>),
+    /// Other contexts, and there are no such locks: leases in the database take their place.
+    Leases,
+}
 
 /// Locks over all contexts of an origin. Whoever dies lets go.
 pub trait Locks {
@@ -23,8 +42,22 @@ pub trait Locks {
     fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>>;
     /// Waits for the lock. Dropping the future gives up.
     fn lock(&self, name: &str) -> LocalBoxFuture<'static, Guard>;
-    /// The names of those that are held, by whomever.
-    fn held(&self) -> LocalBoxFuture<'static, Vec<String>>;
+    /// Takes the lock away from whoever has it. `None`: that can't be done.
+    fn steal(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>>;
+    /// The names of those that are held, and by which context.
+    fn held(&self) -> LocalBoxFuture<'static, Vec<(String, String)>>;
+    /// Calls `lost` with the name of a lock that was taken away from this context.
+    fn on_lost(&self, lost: Rc<dyn Fn(&str)>);
+}
+
+impl fmt::Debug for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Alone => "Alone",
+            Self::Locks(_) => "Locks",
+            Self::Leases => "Leases",
+        })
+    }
 }
 
 /// Who asks for a group: a call, on its own or within a transaction.
@@ -52,6 +85,11 @@ struct Holders {
     /// Calls that asked for the lock or share it; they are over soon.
     calls: Vec<u64>,
     guard: Option<Guard>,
+    /// Which of all the holdings of this context it is.
+    number: u64,
+    since: Instant,
+    /// Others see it in the database.
+    has_lease: bool,
 }
 
 /// What a call has found out.
@@ -69,8 +107,9 @@ type Assumed = (Rc<str>, u64);
 /// Who holds which group.
 #[derive(Default)]
 pub(crate) struct GroupLocks {
-    /// `None`: this context is alone, or has no locks: then only the commit keeps others out.
-    origin: Option<Rc<dyn Locks>>,
+    sharing: Sharing,
+    /// `None`: this context is alone.
+    leases: Option<Rc<Leases>>,
     groups: RefCell<Map<Rc<str>, Holders>>,
     /// Locks that are being asked for, and who waits for the answer.
     asking: RefCell<Map<Rc<str>, Vec<oneshot::Sender<()>>>>,
@@ -80,11 +119,13 @@ pub(crate) struct GroupLocks {
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
     /// How often somebody has let go.
     releases: Cell<u64>,
+    holdings: Cell<u64>,
+    sightings: Sightings,
 }
 
 impl GroupLocks {
-    pub(crate) fn new(origin: Option<Rc<dyn Locks>>) -> Self {
-        Self { origin, ..Self::default() }
+    pub(crate) fn new(sharing: Sharing, leases: Option<Rc<Leases>>) -> Self {
+        Self { sharing, leases, ..Self::default() }
     }
 
     /// Asks for a group. A transaction that gets it holds it to its end.
@@ -107,7 +148,7 @@ impl GroupLocks {
             self.pass(group, caller.call);
             return Claim::Held;
         }
-        if self.origin.is_some() {
+        if self.is_shared() {
             return match &mut *self.assumed.borrow_mut() {
                 Some(assumed) if caller.transaction.is_none() => {
                     if !assumed.iter().any(|(other, _)| other == group) {
@@ -152,7 +193,7 @@ impl GroupLocks {
     /// Whether the lock of the origin is to be asked for before the caller can have the group.
     pub(crate) fn is_wanted(&self, group: &Rc<str>, caller: Caller) -> bool {
         let is_assumed = caller.transaction.is_none() && self.assumed.borrow().is_some();
-        self.origin.is_some() && !is_assumed && !self.groups.borrow().contains_key(&**group)
+        self.is_shared() && !is_assumed && !self.groups.borrow().contains_key(&**group)
     }
 
     /// Whether this transaction holds the group.
@@ -172,10 +213,15 @@ impl GroupLocks {
 
     /// The groups that anybody holds, as the locks of the origin tell.
     pub(crate) async fn held_in_origin(&self) -> Vec<String> {
-        match &self.origin {
-            Some(origin) => origin.held().await,
-            None => Vec::new(),
+        match (&self.sharing, &self.leases) {
+            (Sharing::Locks(origin), _) => origin.held().await.into_iter().map(|(name, _)| name).collect(),
+            (Sharing::Leases, Some(leases)) => leases.held().await.unwrap_or_default(),
+            _ => Vec::new(),
         }
+    }
+
+    fn is_shared(&self) -> bool {
+        !matches!(self.sharing, Sharing::Alone)
     }
 
     fn is_elsewhere(&self, group: &Rc<str>, call: u64) -> bool {
@@ -200,117 +246,46 @@ impl GroupLocks {
         self.calls.borrow_mut().remove(&call);
     }
 
-    // ── over all contexts ──
-
-    /// Asks for the lock of a group that nobody here holds. What came of it, [`GroupLocks::claim`] says.
-    pub(crate) async fn ask(&self, group: &Rc<str>, call: u64) {
-        let Some(origin) = &self.origin else { return };
-        if self.groups.borrow().contains_key(&**group) {
-            return;
-        }
-        let answered = self.asking.borrow_mut().get_mut(&**group).map(|others| {
-            let (sender, receiver) = oneshot::channel();
-            others.push(sender);
-            receiver
-        });
-        if let Some(answered) = answered {
-            // However it ended for the other call: this one looks for itself.
-            let _ = answered.await;
-            return;
-        }
-        self.asking.borrow_mut().insert(Rc::clone(group), Vec::new());
-        let asking = Asking { locks: self, group };
-        let guard = origin.try_lock(group).await;
-        drop(asking);
-        match guard {
-            Some(guard) => self.got(group, call, guard),
-            None => {
-                if !self.groups.borrow().contains_key(&**group) {
-                    self.calls.borrow_mut().update(call, |seen| seen.elsewhere.push(Rc::clone(group)));
-                }
-            }
-        }
-    }
-
-    /// A batch finds out which groups it needs: until [`GroupLocks::assumed`], a group that is wanted counts as had. When there were any, the
-    /// batch must not be committed: its locks are asked for, and it is run again.
-    pub(crate) fn assume(&self) {
-        self.assumed.replace(Some(Vec::new()));
-    }
-
-    /// The first of them, if there are any.
-    pub(crate) fn first_assumed(&self) -> Option<Rc<str>> {
-        self.assumed.borrow().as_ref().and_then(|assumed| assumed.first()).map(|(group, _)| Rc::clone(group))
-    }
-
-    /// Ends it: the groups that were assumed.
-    pub(crate) fn assumed(&self) -> Vec<Assumed> {
-        self.assumed.take().unwrap_or_default()
-    }
-
-    /// Asks for many at once.
-    pub(crate) async fn ask_all(&self, wanted: Vec<Assumed>) {
-        if self.origin.is_some() {
-            join_all(wanted.iter().map(|(group, call)| self.ask(group, *call))).await;
-        }
-    }
-
-    /// Waits for the lock of a group that another context holds.
-    pub(crate) async fn wait(&self, group: &Rc<str>, call: u64) {
-        match &self.origin {
-            Some(origin) => {
-                let guard = origin.lock(group).await;
-                self.look_again(call);
-                self.got(group, call, guard);
-            }
-            None => std::future::pending().await,
-        }
-    }
-
-    fn got(&self, group: &Rc<str>, call: u64, guard: Guard) {
-        self.groups.borrow_mut().update(Rc::clone(group), |holders| {
-            holders.calls.push(call);
-            holders.guard = Some(guard);
-        });
-    }
-
     // ── letting go ──
 
     /// A call is over: it lets go of what no transaction holds.
     pub(crate) fn finish(&self, call: u64) {
         self.calls.borrow_mut().remove(&call);
-        self.let_go(|holders| {
-            let before = holders.calls.len();
-            holders.calls.retain(|other| *other != call);
-            holders.calls.len() < before
-        });
+        self.let_go(|holders| holders.calls.retain(|other| *other != call));
     }
 
     /// Lets go of everything that a transaction holds, and wakes those who wait.
     pub(crate) fn release(&self, transaction: u64) {
-        self.let_go(|holders| holders.transaction.take_if(|holder| *holder == transaction).is_some());
+        self.let_go(|holders| _ = holders.transaction.take_if(|holder| *holder == transaction));
         self.wake();
     }
 
-    fn let_go(&self, change: impl Fn(&mut Holders) -> bool) {
-        let mut free = Vec::new();
+    fn let_go(&self, change: impl Fn(&mut Holders)) {
+        let (mut free, mut leased) = (Vec::new(), Vec::new());
         let mut groups = self.groups.borrow_mut();
-        groups.for_each(|holders| {
-            if change(holders) && holders.transaction.is_none() && holders.calls.is_empty() {
+        groups.retain(|group, holders| {
+            change(holders);
+            let is_held = holders.transaction.is_some() || !holders.calls.is_empty();
+            if !is_held {
                 free.push(holders.guard.take());
+                leased.extend(holders.has_lease.then(|| (Rc::clone(group), holders.number)));
             }
+            is_held
         });
-        groups.retain(|_, holders| holders.transaction.is_some() || !holders.calls.is_empty());
         drop(groups);
         // Only now: letting go may run others.
         drop(free);
+        if let Some(leases) = self.leases.as_ref().filter(|_| !leased.is_empty()) {
+            leases.give_back(leased);
+        }
     }
 
     /// Lets go of everything, whoever holds it, and wakes those who wait.
     pub(crate) fn let_go_of_all(&self) {
-        let groups = self.groups.take();
-        // Only now: letting go may run others.
-        drop(groups);
+        self.let_go(|holders| {
+            holders.transaction = None;
+            holders.calls.clear();
+        });
         self.wake();
     }
 
@@ -331,19 +306,6 @@ impl GroupLocks {
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().push(sender);
         receiver
-    }
-}
-
-/// Tells those who wait for the same answer, also when the call that asked is given up.
-struct Asking<'a> {
-    locks: &'a GroupLocks,
-    group: &'a Rc<str>,
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        let others = self.locks.asking.borrow_mut().remove(&**self.group);
-        others.into_iter().flatten().for_each(|other| _ = other.send(()));
     }
 }
 

@@ -35,7 +35,7 @@
 //! use pocket_broker::definitions::{Definitions, QueueOptions, ServiceOptions};
 //! use pocket_broker::error::Error;
 //! use pocket_broker::store::MemoryStore;
-//! use pocket_broker::{BeginDialog, Broker, Host, OutgoingMessage, ReceiveOptions, clock, ids};
+//! use pocket_broker::{BeginDialog, Broker, Host, OutgoingMessage, ReceiveOptions, Sharing, clock, ids};
 //!
 //! struct NoTime;
 //! impl clock::Clock for NoTime {
@@ -56,7 +56,8 @@
 //!     clock: Rc::new(NoTime),
 //!     timer: Rc::new(NoTime),
 //!     ids: Rc::new(Fixed),
-//!     locks: None,
+//!     sharing: Sharing::Alone,
+//!     pulse: clock::Pulse { clock: Rc::new(NoTime), timer: Rc::new(NoTime) },
 //!     spawn: Rc::new(move |task| spawner.spawn_local_obj(task.into()).expect("the pool runs")),
 //!     wake: Rc::new(|_| {}),
 //! };
@@ -101,8 +102,10 @@ pub mod error;
 mod error_queue;
 mod flush;
 mod group;
+mod heart;
 pub mod ids;
 mod lane;
+mod lease;
 mod line;
 mod map;
 mod membership;
@@ -144,7 +147,7 @@ pub use broker::{Broker, LOCK_TIMEOUT};
 pub use commit::Cancelled;
 pub use core::{Host, Listener};
 pub use error_queue::FailedFilter;
-pub use group::{Guard, Locks};
+pub use group::{Guard, Locks, Sharing};
 pub use notice::{Dropped, Failed, Notice};
 pub use recoverability::{Failure, FailureKind, Finally, Next, Recoverability, Recovered, Thrown};
 pub use rows::{Message, Rows};

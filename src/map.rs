@@ -118,8 +118,8 @@ impl<K: Ord, V> Map<K, V> {
         self.0.iter_mut().map(|(_, value)| value).for_each(change);
     }
 
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
-        self.0.retain(|(key, value)| keep(key, value));
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
+        self.0.retain_mut(|(key, value)| keep(key, value));
     }
 
     pub(crate) fn clear(&mut self) {

@@ -32,6 +32,8 @@ pub struct Notice {
     pub failed: Vec<Failed>,
     /// The earliest time at which something new is due: the pollers of all contexts want to know.
     pub due: Option<Instant>,
+    /// Not a commit: a group was given back, and whoever waits may look. For other contexts, and alone in its notice.
+    pub released: bool,
 }
 
 /// A message whose handler failed, and what comes next.

@@ -14,10 +14,11 @@ use futures_util::future::{Either, LocalBoxFuture, select};
 
 use crate::broker::Broker;
 use crate::core::{Core, Host};
-use crate::error::{Error, ErrorCode, Result};
-use crate::group::{Guard, Locks};
+use crate::error::{Error, Result};
+use crate::group::{Guard, Locks, Sharing};
 use crate::notice::Notice;
 use crate::store::{Mode, Session, Store, StoreName};
+use crate::transaction::Loss;
 
 /// Closed while the context sleeps: nobody gets to the ports.
 #[derive(Debug, Default)]
@@ -70,15 +71,6 @@ impl Gate {
     }
 }
 
-/// What a transaction says that was open when the page was put away.
-pub(crate) fn suspended() -> Error {
-    Error::new(
-        ErrorCode::TransactionClosed,
-        "The page was put away or frozen while the transaction was open. It was rolled back, so that others can go on: begin another one.",
-    )
-    .with("reason", "suspended")
-}
-
 /// A port behind the gate.
 struct Gated<T: ?Sized> {
     port: Rc<T>,
@@ -87,8 +79,11 @@ struct Gated<T: ?Sized> {
 
 /// The same host behind a gate.
 pub(crate) fn gated(host: Host, gate: &Rc<Gate>) -> Host {
-    let locks = host.locks.map(|port| -> Rc<dyn Locks> { Rc::new(Gated { port, gate: Rc::clone(gate) }) });
-    Host { store: Rc::new(Gated { port: host.store, gate: Rc::clone(gate) }), locks, ..host }
+    let sharing = match host.sharing {
+        Sharing::Locks(port) => Sharing::Locks(Rc::new(Gated { port, gate: Rc::clone(gate) })),
+        other => other,
+    };
+    Host { store: Rc::new(Gated { port: host.store, gate: Rc::clone(gate) }), sharing, ..host }
 }
 
 impl<T: ?Sized> fmt::Debug for Gated<T> {
@@ -157,8 +152,17 @@ impl Locks for Gated<dyn Locks> {
         .boxed_local()
     }
 
-    fn held(&self) -> LocalBoxFuture<'static, Vec<String>> {
+    fn steal(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
+        // Who sleeps takes nothing away.
+        if self.gate.is_closed() { std::future::ready(None).boxed_local() } else { self.port.steal(name) }
+    }
+
+    fn held(&self) -> LocalBoxFuture<'static, Vec<(String, String)>> {
         self.port.held()
+    }
+
+    fn on_lost(&self, lost: Rc<dyn Fn(&str)>) {
+        self.port.on_lost(lost);
     }
 }
 
@@ -172,8 +176,7 @@ impl Core {
         if !self.gate.set(true) {
             return;
         }
-        let transactions = self.transactions();
-        transactions.iter().for_each(|transaction| transaction.suspend());
+        self.lose(Loss::Suspended, |_| true);
         self.locks.let_go_of_all();
         self.host.store.let_go();
         self.poller.ring();

@@ -27,7 +27,6 @@ use crate::rows::Rows;
 use crate::stats::Tally;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, transact};
-use crate::suspend::suspended;
 use crate::verbs::{
     Answer, BeginDialog, BeginTimer, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
     ReceiveOptions, Send, TimerOptions, Verb,
@@ -43,9 +42,37 @@ enum Phase {
     Over,
     /// The broker was closed under it.
     Closed,
+    /// Its locks were taken away.
+    Lost(Loss),
+}
+
+/// Why a transaction can't commit any more although nobody has ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Another context took its group over: it had shown no sign of life for too long.
+    Robbed,
     /// The page was put away or frozen.
     Suspended,
 }
+
+impl Loss {
+    pub(crate) fn error(self) -> Error {
+        let (reason, text) = match self {
+            Self::Robbed => (
+                "robbed",
+                "The transaction was rolled back: it had held its group and shown no sign of life for so long that another tab took the group over. Run it again and it gets what is there now.",
+            ),
+            Self::Suspended => (
+                "suspended",
+                "The page was put away or frozen while the transaction was open. It was rolled back, so that others can go on: begin another one.",
+            ),
+        };
+        Error::new(ErrorCode::TransactionClosed, text).with("reason", reason)
+    }
+}
+
+/// Hears once that a transaction is lost.
+type OnLost = Box<dyn FnOnce(&Error)>;
 
 /// A unit of work of the application. Dropping it rolls it back.
 pub struct Transaction {
@@ -60,6 +87,7 @@ pub struct Transaction {
     attempts: Attempts,
     /// The first row that it received.
     first: RefCell<Option<(SideId, (Class, u64))>>,
+    on_lost: RefCell<Option<OnLost>>,
 }
 
 #[derive(Default)]
@@ -94,12 +122,22 @@ impl Transaction {
             waiting: RefCell::default(),
             attempts: Attempts::default(),
             first: RefCell::default(),
+            on_lost: RefCell::default(),
         }
     }
 
-    /// Whether it counts there.
+    /// Calls `lost` with the reason, if it comes to that the transaction is rolled back because it can't commit any more.
+    pub fn on_lost(&self, lost: impl FnOnce(&Error) + 'static) {
+        self.on_lost.replace(Some(Box::new(lost)));
+    }
+
+    /// Whether the broker that counts with this tally has begun it.
     pub(crate) fn is_of(&self, tally: &Rc<Tally>) -> bool {
         Rc::ptr_eq(&self.tally, tally)
+    }
+
+    pub(crate) fn is_number(&self, number: u64) -> bool {
+        self.number == number
     }
 
     /// Whether it takes calls.
@@ -208,7 +246,7 @@ impl Transaction {
         match self.phase.get() {
             Phase::Open => Ok(()),
             Phase::Closed => Err(Error::closed()),
-            Phase::Suspended => Err(suspended()),
+            Phase::Lost(loss) => Err(loss.error()),
             Phase::Committing | Phase::Over => Err(Error::new(
                 ErrorCode::TransactionClosed,
                 "The transaction is over. Make every call before the function given to `transaction` has settled, or begin another one.",
@@ -254,9 +292,10 @@ impl Transaction {
             Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }
+        self.core.keep_beating();
         let is_open = self.check_open();
         self.return_state(state);
-        if matches!(self.phase.get(), Phase::Over | Phase::Closed | Phase::Suspended) {
+        if matches!(self.phase.get(), Phase::Over | Phase::Closed | Phase::Lost(_)) {
             // It ended while this call was under way, which may have taken a group since.
             self.core.locks.release(self.number);
         }

@@ -75,14 +75,22 @@ pub(crate) async fn wait_for<T: MaybeNothing>(
         // Listened to before it looks: what comes in between is not missed.
         let (rung, released) = (core.bell.listen(&wait.queue), core.locks.released());
         let found = attempt().await?;
-        if wait.timeout <= 0.0 || !found.is_nothing() {
+        if !found.is_nothing() {
+            return Ok(found);
+        }
+        let passed = core.locks.passed(call);
+        core.locks.finish(call);
+        if let Some((group, true)) = &passed
+            && core.locks.rob(group, call).await
+        {
+            continue;
+        }
+        if wait.timeout <= 0.0 {
             return Ok(found);
         }
         if cancelled.is_some_and(|cancelled| cancelled()) {
             return Err(aborted());
         }
-        let passed = core.locks.passed(call);
-        core.locks.finish(call);
         let deadline = deadline.get_or_insert_with(|| core.host.timer.sleep(wait.timeout));
         let mut wakers: Vec<LocalBoxFuture<'_, bool>> = vec![
             deadline.map(|()| true).boxed_local(),

@@ -239,6 +239,13 @@ impl Work<'_> {
         }
     }
 
+    /// In the commit of a transaction: refuses when another context has taken over what it holds.
+    pub(crate) fn check_leases(&mut self) -> Outcome<()> {
+        let (Purpose::CommitOf(transaction), Some(leases)) = (self.purpose, &self.core.leases) else { return Ok(()) };
+        let leased = self.core.locks.leases_of(transaction);
+        Rc::clone(leases).check(self, &leased)
+    }
+
     /// Whether the group is free, or ours already, as far as is known.
     pub(crate) fn is_free(&self, group: &Rc<str>) -> bool {
         self.core.locks.is_free(group, self.caller())

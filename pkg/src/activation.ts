@@ -1,7 +1,7 @@
 // Activation: readers start while there is work, one group and one transaction each. What a failure means is decided by the wasm side.
 import { abortSignal, amount, oneOf, options, text, whole } from "./check.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
-import { BrokerError, invalid, isBrokerError, isSuspension, reading } from "./errors.js";
+import { BrokerError, invalid, isBrokerError, isLoss, reading } from "./errors.js";
 import { fire } from "./events.js";
 import { failureOf, workOf, type Work } from "./handlers.js";
 import { expand } from "./messages.js";
@@ -46,8 +46,8 @@ const policy = (value: unknown, argument: string): RawRecoverability => {
   });
 };
 
-/** The broker was closed, or the page put away or frozen: nobody's failure. */
-const isInterrupted = (reason: unknown): boolean => isBrokerError(reason, "Closed") || isSuspension(reason);
+/** The broker was closed, or the transaction lost: nobody's failure. */
+const isInterrupted = (reason: unknown): boolean => isBrokerError(reason, "Closed") || isLoss(reason);
 
 export function activationSettings(given: unknown): Settings {
   const { maxReaders = 1, top = 1, handlerTimeout, recoverability = {}, signal } = options(given, "options", {
@@ -214,8 +214,8 @@ export class ReaderPool implements Activation {
   async #recoverFrom(error: unknown, asking: (() => void)[]): Promise<boolean> {
     if ((error as { code?: unknown } | null)?.code === "Aborted") return true;
     const failure = reasonOf(this.#owner.core, error);
-    if (isSuspension(failure)) {
-      // The next look waits until the page is back.
+    if (isLoss(failure)) {
+      // If the page is away, the next look waits until it is back.
       this.#idlers.push(...asking);
       return true;
     }

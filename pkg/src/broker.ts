@@ -134,13 +134,6 @@ export class PocketBroker extends Target implements Broker {
     if (this.#core.closed === undefined) announce(this, notice);
   }
 
-  /** The page is put away or frozen, and the wasm side has rolled back what was open. */
-  suspended(reason: unknown): void {
-    const error = fromRaw(reason);
-    // Not here: whoever listens to the signal of a transaction may call anything.
-    for (const unit of this.#open) queueMicrotask(() => unit.stop(error, error));
-  }
-
   /** The wasm side has closed. */
   closed(reason: CloseReason): void {
     this.#shut(reason);

@@ -51,9 +51,9 @@ export function isBrokerError(error: unknown, ...codes: BrokerErrorCode[]): erro
   return name === "BrokerError" && typeof code === "string" && (codes.length === 0 || codes.includes(code));
 }
 
-/** Whether a transaction was rolled back because the page was put away or frozen: nobody's failure, and it may be begun again. */
-export function isSuspension(error: unknown): boolean {
-  return isBrokerError(error, "TransactionClosed") && error.details["reason"] === "suspended";
+/** Whether a transaction was rolled back because its page was put away or frozen, or its lock lost: nobody's failure, and it may be begun again. */
+export function isLoss(error: unknown): boolean {
+  return isBrokerError(error, "TransactionClosed") && ["suspended", "robbed"].includes(error.details["reason"]);
 }
 
 /** An argument that the call can't take. `problem` continues the sentence that the argument's name begins. */

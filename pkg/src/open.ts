@@ -44,8 +44,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
     (reason: CloseReason) => {
       closed = reason;
       broker?.closed(reason);
-    },
-    (reason: unknown) => broker?.suspended(reason)).catch(rethrow);
+    }).catch(rethrow);
   const raw = await unlessAborted(opening, signal, closeQuietly);
   broker = new PocketBroker(name, raw, maxMessageBytes);
   if (closed !== undefined) broker.closed(closed);

@@ -94,6 +94,8 @@ export interface Notice {
   failed: RawFailed[];
   /** For the pollers of other contexts. */
   due: number | null;
+  /** Between contexts only, and alone: a group was given back. */
+  released: boolean;
 }
 export interface RawFailed extends RawRecovered { messageId: string; queue: string; conversationHandle: string; error: { name: string; message: string; code: string | null } }
 export type CloseReason = BrokerEvents["close"]["reason"];
@@ -133,6 +135,8 @@ export interface RawTransaction extends RawVerbs {
   /** null: not the message's fault, nothing was counted. */
   recover(failure: RawFailure, policy: RawRecoverability): Promise<RawDecision | null>;
   rollback(): void;
+  /** Calls `lost` when it was rolled back because it can't commit any more. */
+  onLost(lost: (failure: unknown) => void): void;
   readonly isOpen: boolean;
 }
 export interface RawBroker extends RawVerbs {
@@ -171,6 +175,5 @@ export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "in
 export interface Glue {
   default(source: { module_or_path: unknown }): Promise<unknown>;
   deleteBroker(name: string): Promise<void>;
-  RawBroker: { open(name: string, options: RawOpenOptions, onNotice: (notice: Notice) => void, onClose: (reason: CloseReason) => void,
-    /** The page is put away or frozen: what its open transactions say from now on. */ onSuspend: (reason: unknown) => void): Promise<RawBroker> };
+  RawBroker: { open(name: string, options: RawOpenOptions, onNotice: (notice: Notice) => void, onClose: (reason: CloseReason) => void): Promise<RawBroker> };
 }

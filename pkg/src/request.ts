@@ -1,7 +1,7 @@
 // `request`: a dialog for one question and its answer.
 import { amount, abortSignal, plain } from "./check.js";
 import type { Core } from "./core.js";
-import { BrokerError, isSuspension, reading } from "./errors.js";
+import { BrokerError, isLoss, reading } from "./errors.js";
 import { SystemMessage } from "./messages.js";
 import { transact, type UnitOfWork } from "./transaction.js";
 import type { Transaction } from "./types/broker.js";
@@ -21,13 +21,13 @@ export async function request(core: Core, open: Set<UnitOfWork>, dialog: unknown
     };
   });
   const stoppable = signal === undefined ? {} : { signal };
-  // A page that was put away goes on when it is back.
+  // A page that was put away goes on when it is back; who was robbed asks again.
   const once = async <T>(work: (tx: Transaction) => Promise<T>): Promise<T> => {
     for (;;) {
       try {
         return await transact(core, open, work, stoppable);
       } catch (error) {
-        if (!isSuspension(error)) throw error;
+        if (!isLoss(error)) throw error;
       }
     }
   };

@@ -1,6 +1,6 @@
 import { abortSignal, describe, options } from "./check.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
-import { BrokerError, invalid, isBrokerError, reading } from "./errors.js";
+import { BrokerError, fromRaw, invalid, isBrokerError, reading } from "./errors.js";
 import { Line } from "./line.js";
 import type { RawFailure, RawRecoverability, RawDecision, RawTransaction, RawVerbs } from "./raw.js";
 import { TransactionFacade } from "./transaction-facade.js";
@@ -11,7 +11,7 @@ import { ViewCalls } from "./views.js";
 /** A unit of work, from its begin to its outcome. */
 export class UnitOfWork {
   readonly facade: TransactionFacade;
-  /** Rejects when the work is stopped from outside: an abort, `close`. */
+  /** Rejects when the work is stopped from outside: an abort, `close`, a lost lock. */
   readonly stopped: Promise<never>;
   readonly #core: Core;
   readonly #raw: RawTransaction;
@@ -32,6 +32,11 @@ export class UnitOfWork {
     }
     this.stopped = new Promise((_, reject) => { this.#stop = reject; });
     this.stopped.catch(() => {});
+    this.#raw.onLost((failure) => {
+      const reason = fromRaw(failure);
+      // Not here: whoever listens to the signal may call anything.
+      queueMicrotask(() => this.stop(reason, reason));
+    });
     const line = this.#line;
     // Conversations go on with the broker afterwards; the transaction's own verbs do not.
     const afterwards = (): RawVerbs | Promise<RawVerbs> => {

@@ -11,7 +11,7 @@ pub const VERSION: u32 = 1;
 /// | store | key | value |
 /// |---|---|---|
 /// | journal | number, given by the store | a commit; reserved, not written yet |
-/// | meta | name, or list of name and numbers | birth, blocks of numbers, sweeps |
+/// | meta | name, or list of name and what it is about | birth, blocks of numbers, sweeps, leases |
 /// | definitions | [kind, name] | message type, contract, queue, service, priority |
 /// | queues | queue number | flags and counters (`queue.rs`) |
 /// | conversations | conversation number | both sides of a conversation (`conversation.rs`) |
@@ -27,7 +27,7 @@ pub const VERSION: u32 = 1;
 pub enum StoreName {
     /// Commits, one record each.
     Journal,
-    /// Birth, number blocks, sweeps.
+    /// Birth, number blocks, sweeps, leases.
     Meta,
     /// What `define` made.
     Definitions,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Phase, Transaction};
+use super::{Loss, Phase, Transaction};
 use crate::call::unexpected;
 use crate::error::{Error, ErrorCode, Result};
 use crate::poison::Attempt;
@@ -21,8 +21,12 @@ impl Transaction {
     pub async fn commit(&self) -> Result<()> {
         let state = self.borrow_state().await?;
         self.phase.set(Phase::Committing);
-        let outcome =
-            if state.done.is_empty() { Ok(()) } else { self.store_mended(Rc::new(Verb::All(state.done))).await };
+        let outcome = if state.done.is_empty() {
+            Ok(())
+        } else {
+            let stored = self.store_mended(Rc::new(Verb::All(state.done))).await;
+            stored.inspect(|()| self.core.locks.given_back(self.number))
+        };
         match &outcome {
             Ok(()) => self.attempts.succeed(),
             Err(_) => {
@@ -95,18 +99,19 @@ impl Transaction {
 
     /// The broker is closed: rolls back, and later calls say so.
     pub(crate) fn close(&self) {
-        self.interrupt(Phase::Closed);
-    }
-
-    /// The page is put away or frozen: rolls back, and later calls say so.
-    pub(crate) fn suspend(&self) {
-        self.interrupt(Phase::Suspended);
-    }
-
-    fn interrupt(&self, phase: Phase) {
         if self.is_open() {
             self.core.runs.clear();
-            self.end(phase);
+            self.end(Phase::Closed);
+        }
+    }
+
+    /// It can't commit any more: rolls back and says so. One whose commit is on its way is left to the storage, which knows.
+    pub(crate) fn lose(&self, loss: Loss) {
+        if self.is_open() {
+            self.core.runs.clear();
+            let lost = self.on_lost.take();
+            self.end(Phase::Lost(loss));
+            lost.into_iter().for_each(|lost| lost(&loss.error()));
         }
     }
 
@@ -131,6 +136,8 @@ impl Transaction {
 
     fn end(&self, phase: Phase) {
         self.phase.set(phase);
+        // It may hold what holds this transaction.
+        drop(self.on_lost.take());
         // A commit has taken it; a call that runs has it, and finds that it is over.
         if self.state.take().is_some_and(|state| !state.done.is_empty()) {
             self.count_rollback();

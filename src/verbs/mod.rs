@@ -145,6 +145,7 @@ impl Verb {
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {
             Self::All(verbs) => {
+                work.check_leases()?;
                 for verb in verbs {
                     verb.run_one(work)?;
                 }
@@ -280,14 +281,14 @@ impl Verb {
         one.into_iter().collect()
     }
 
-    /// How long it waits for something to come, if it does.
+    /// How long it waits for something to come, if it is one that may.
     pub(crate) fn wait(&self) -> Option<Wait> {
         let (queue, timeout) = match self {
             Self::Receive(queue, options) => (queue, options.timeout),
             Self::GetConversationGroup(queue, timeout) => (queue, *timeout),
             _ => return None,
         };
-        timeout.map(|timeout| Wait { queue: Rc::clone(queue), timeout })
+        Some(Wait { queue: Rc::clone(queue), timeout: timeout.unwrap_or(0.0) })
     }
 
     /// Whether it wants one certain group.

@@ -64,20 +64,13 @@ impl RawBroker {
 
 #[wasm_bindgen]
 impl RawBroker {
-    /// Opens a broker. `on_notice` hears what commits touch, `on_close` once why the broker was closed, `on_suspend` what ends its open
-    /// transactions.
-    pub fn open(
-        name: String,
-        options: JsValue,
-        on_notice: Function,
-        on_close: Function,
-        on_suspend: Function,
-    ) -> Promise {
+    /// Opens a broker. `on_notice` hears what commits touch, `on_close` once why the broker was closed.
+    pub fn open(name: String, options: JsValue, on_notice: Function, on_close: Function) -> Promise {
         promise(async move {
             let function = |name: &str| Reflect::get(&options, &name.into()).ok().and_then(|it| it.dyn_into().ok());
             let clock = GivenClock { now: function("now"), sleep: function("sleep") };
             let settings: Settings = convert::options(options)?;
-            let member = registry::join(&name, &settings, clock, Callbacks { on_notice, on_close, on_suspend }).await?;
+            let member = registry::join(&name, &settings, clock, Callbacks { on_notice, on_close }).await?;
             Ok(Self { member }.into())
         })
     }

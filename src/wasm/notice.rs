@@ -19,6 +19,11 @@ pub(super) fn due(notice: &JsValue) -> Option<f64> {
     number(notice, "due")
 }
 
+/// Whether it is no commit: another context has given a group back.
+pub(super) fn is_release(notice: &JsValue) -> bool {
+    field(notice, "released").boolean() == Some(true)
+}
+
 fn failed(failed: &Failed) -> Value {
     let error = Value::object(vec![
         ("name", Value::from(&*failed.error.name)),
@@ -73,6 +78,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("disabled", Value::list(disabled)),
         ("failed", Value::list(failed)),
         ("due", notice.due.map_or_else(Value::null, Value::from)),
+        ("released", Value::from(notice.released)),
     ]);
     notice.0
 }

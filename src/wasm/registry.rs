@@ -9,15 +9,14 @@ use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
-use super::error::to_js;
 use super::notice;
 use crate::broker::Broker;
+use crate::clock::Pulse;
 use crate::core::Host;
 use crate::error::{Error, Result};
-use crate::group::Locks;
+use crate::group::Sharing;
 use crate::map::Map;
 use crate::store::{CloseReason, Durability, IndexedDbOptions, IndexedDbStore, MemoryStore, Store};
-use crate::suspend::suspended;
 use crate::web::clock::WebClock;
 use crate::web::ids::WebIds;
 use crate::web::lifecycle::Lifecycle;
@@ -41,13 +40,11 @@ pub(super) struct GivenClock {
     pub(super) sleep: Option<Function>,
 }
 
-/// Called with what a commit touched, with why the broker was closed, and, when the page is put away or frozen, with what its open transactions say
-/// from then on.
+/// Called with what a commit touched, and with why the broker was closed.
 #[derive(Clone, Debug)]
 pub(super) struct Callbacks {
     pub(super) on_notice: Function,
     pub(super) on_close: Function,
-    pub(super) on_suspend: Function,
 }
 
 /// A connection, and the brokers over it.
@@ -169,7 +166,12 @@ impl Connection {
             clock: Rc::new(WebClock { now: given.now.clone() }),
             timer: Rc::new(WebTimer { clock: given.sleep.clone() }),
             ids: Rc::new(WebIds::new()?),
-            locks: WebLocks::new(name).filter(|_| is_shared).map(|locks| -> Rc<dyn Locks> { Rc::new(locks) }),
+            sharing: match WebLocks::new(name) {
+                _ if !is_shared => Sharing::Alone,
+                Some(locks) => Sharing::Locks(Rc::new(locks)),
+                None => Sharing::Leases,
+            },
+            pulse: Pulse { clock: Rc::new(WebClock { now: None }), timer: Rc::new(WebTimer { clock: None }) },
             spawn: Rc::new(spawn_local),
             wake: Rc::new(move |notice| {
                 match &*notified.borrow() {
@@ -260,8 +262,6 @@ impl Connection {
         }
         self.root.suspend();
         self.wake.take();
-        let reason = to_js(&suspended());
-        self.living().iter().for_each(|member| tell(&member.callbacks.on_suspend, &reason));
     }
 
     fn restore(&self) {
@@ -349,6 +349,10 @@ fn hear(name: &str, message: &JsValue) {
         Some(Entry::Open(connection)) => Some(Rc::clone(connection)),
         _ => None,
     });
+    if notice::is_release(message) {
+        connection.iter().for_each(|connection| connection.root.released_elsewhere());
+        return;
+    }
     let queues = notice::touched(message);
     connection.iter().for_each(|connection| connection.root.hear(&queues));
     if let (Some(connection), Some(at)) = (&connection, notice::due(message)) {

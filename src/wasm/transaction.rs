@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use js_sys::{Array, Promise};
+use js_sys::{Array, Function, Promise};
 use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
 use super::convert;
-use super::error::promise;
+use super::error::{promise, to_js};
 use super::outgoing::{self, Columns};
 use super::signal;
 use crate::call::Call;
@@ -186,6 +186,13 @@ impl RawTransaction {
             let recovered = transaction.recover(convert::failure(&failure), convert::recoverability(&policy)).await?;
             Ok(recovered.map_or(JsValue::NULL, |recovered| convert::recovered(&recovered).0))
         })
+    }
+
+    /// Calls `lost` with the reason when the transaction was rolled back because it can't commit any more.
+    #[wasm_bindgen(js_name = onLost)]
+    pub fn on_lost(&self, lost: Function) {
+        // The package throws nothing there.
+        self.transaction.on_lost(move |error| _ = lost.call1(&JsValue::UNDEFINED, &to_js(error)));
     }
 
     /// Rolls back.

@@ -29,12 +29,16 @@ extern "C" {
 }
 
 /// The Web Locks of one database. A tab that dies lets go of what it holds.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct WebLocks {
     manager: LockManager,
     prefix: Rc<str>,
     releasing: Releasing,
+    on_lost: OnLost,
 }
+
+/// Is told of locks that were stolen from this context.
+type OnLost = Rc<RefCell<Option<Rc<dyn Fn(&str)>>>>;
 
 /// Locks that were let go of and that the browser still counts as held, by name, and who wants to have one again.
 type Releasing = Rc<RefCell<Map<Rc<str>, Vec<oneshot::Sender<()>>>>>;
@@ -73,8 +77,8 @@ impl WebLocks {
         let navigator = Reflect::get(&js_sys::global(), &"navigator".into()).ok()?;
         let manager = Reflect::get(&navigator, &"locks".into()).ok()?;
         let prefix = format!("pocket-broker:{database}:").into();
-        let releasing = Releasing::default();
-        manager.is_object().then(|| Self { manager: manager.unchecked_into(), prefix, releasing })
+        let (releasing, on_lost) = (Releasing::default(), OnLost::default());
+        manager.is_object().then(|| Self { manager: manager.unchecked_into(), prefix, releasing, on_lost })
     }
 
     /// Asks for a lock with an option. Gives nothing when it is not to be had.
@@ -84,10 +88,13 @@ impl WebLocks {
         let (held_name, releasing) = (Rc::clone(&name), Rc::clone(&self.releasing));
         let is_over = Rc::new(Cell::new(false));
         let held_is_over = Rc::clone(&is_over);
+        let was_granted = Rc::new(Cell::new(false));
+        let is_granted = Rc::clone(&was_granted);
         let granted = move |lock: JsValue| {
             if lock.is_null() {
                 return JsValue::UNDEFINED;
             }
+            is_granted.set(true);
             let mut held = None;
             let until = Promise::new(&mut |settle, _| {
                 held = Some(Held {
@@ -109,23 +116,31 @@ impl WebLocks {
         let _ = Reflect::set(&options, &option.into(), value);
         let full = format!("{}{name}", self.prefix);
         if let Ok(request) = self.manager.request(&full, &options, &Closure::once_into_js(granted)) {
-            let releasing = Rc::clone(&self.releasing);
+            let (releasing, on_lost) = (Rc::clone(&self.releasing), Rc::clone(&self.on_lost));
             spawn_local(async move {
-                // A request that was taken back rejects; that is what was wanted. One that was granted settles when the lock is free.
-                let _ = JsFuture::from(request).await;
+                // A request that was taken back rejects; that is what was wanted. One that was granted resolves when the lock is free, and
+                // rejects when it was stolen.
+                let outcome = JsFuture::from(request).await;
                 is_over.set(true);
                 let waiting = releasing.borrow_mut().remove(&*name);
                 waiting.into_iter().flatten().for_each(|waiter| _ = waiter.send(()));
+                let on_lost = on_lost.borrow().clone();
+                if let Some(on_lost) = on_lost.filter(|_| outcome.is_err() && was_granted.get()) {
+                    on_lost(&name);
+                }
             });
         }
         receiver
     }
 }
 
-/// The names in what `query` gives that begin with a prefix, without it.
-fn names(snapshot: &JsValue, prefix: &str) -> Vec<String> {
+/// Names that begin with a prefix, without it, and whose they are, in what `query` gives.
+fn names(snapshot: &JsValue, prefix: &str) -> Vec<(String, String)> {
     let held = Value(snapshot.clone()).field("held").items();
-    let own = |lock: &Value| lock.field("name").text()?.strip_prefix(prefix).map(str::to_owned);
+    let own = |lock: &Value| {
+        let name = lock.field("name").text()?.strip_prefix(prefix)?.to_owned();
+        Some((name, lock.field("clientId").text().unwrap_or_default()))
+    };
     held.iter().filter_map(own).collect()
 }
 
@@ -170,7 +185,15 @@ impl Locks for WebLocks {
         .boxed_local()
     }
 
-    fn held(&self) -> LocalBoxFuture<'static, Vec<String>> {
+    fn steal(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
+        self.request(name, "steal", &JsValue::TRUE).map(std::result::Result::ok).boxed_local()
+    }
+
+    fn on_lost(&self, lost: Rc<dyn Fn(&str)>) {
+        self.on_lost.replace(Some(lost));
+    }
+
+    fn held(&self) -> LocalBoxFuture<'static, Vec<(String, String)>> {
         let (snapshot, prefix) = (self.manager.query(), self.prefix.clone());
         // A browser that does not tell: then nobody is said to hold anything.
         async move {

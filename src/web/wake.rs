@@ -46,6 +46,11 @@ impl Wake {
     }
 
     pub(crate) fn notify(&self, notice: &Notice) {
+        if notice.released {
+            // Somebody waits for it.
+            self.line.send(notice);
+            return;
+        }
         self.line.add(notice);
         // This context may be gone in a moment: the others are to know what they have to wait for.
         if notice.due.is_some() {
@@ -66,9 +71,15 @@ impl Line {
     }
 
     fn post(&self) {
-        if let (Some((notice, _)), Some(channel)) = (self.waiting.take(), &self.channel) {
+        if let Some((notice, _)) = self.waiting.take() {
+            self.send(&notice);
+        }
+    }
+
+    fn send(&self, notice: &Notice) {
+        if let Some(channel) = &self.channel {
             // A closed channel has nobody to tell.
-            let _ = channel.post_message(&(self.to_js)(&notice));
+            let _ = channel.post_message(&(self.to_js)(notice));
         }
     }
 }

@@ -37,6 +37,7 @@ pub(crate) use async_test;
 pub(crate) struct Bench {
     place: Place,
     faults: Option<Faults>,
+    has_leases: bool,
 }
 
 enum Place {
@@ -47,12 +48,17 @@ enum Place {
 
 impl Bench {
     pub(crate) fn memory() -> Self {
-        Self { place: Place::Memory(MemoryStore::new()), faults: None }
+        Self { place: Place::Memory(MemoryStore::new()), faults: None, has_leases: false }
     }
 
     #[cfg(target_arch = "wasm32")]
     pub(crate) fn indexed_db() -> Self {
-        Self { place: Place::IndexedDb(random_name()), faults: None }
+        Self { place: Place::IndexedDb(random_name()), faults: None, has_leases: false }
+    }
+
+    /// The same in an origin without locks.
+    pub(crate) fn with_leases(self) -> Self {
+        Self { has_leases: true, ..self }
     }
 
     /// The same behind a [`FaultStore`].

@@ -3,7 +3,49 @@
 /// Mounts tests that take a [`Shop`](super::support::shop::Shop) on every kind of store. Each ends with an audit of the database.
 macro_rules! mount {
     ($($name:ident,)+) => {
-        $(mod $name {
+        mount_on! { $($name,)+ => {
+            async_test! { async fn memory() { on(Bench::memory()).await; }}
+
+            // As on plain http, where an origin has no locks. In browsers the package's tests do that.
+            #[cfg(not(target_arch = "wasm32"))]
+            async_test! { async fn leases() { on(Bench::memory().with_leases()).await; }}
+
+            #[cfg(target_arch = "wasm32")]
+            async_test! { async fn indexed_db() { on(Bench::indexed_db()).await; }}
+        }}
+    };
+}
+
+/// The same for tests that count what leases cost, or that need locks that can be waited for.
+macro_rules! mount_with_locks {
+    ($($name:ident,)+) => {
+        mount_on! { $($name,)+ => {
+            async_test! { async fn memory() { on(Bench::memory()).await; }}
+
+            #[cfg(target_arch = "wasm32")]
+            async_test! { async fn indexed_db() { on(Bench::indexed_db()).await; }}
+        }}
+    };
+}
+
+/// The same for tests of leases.
+macro_rules! mount_with_leases {
+    ($($name:ident,)+) => {
+        mount_on! { $($name,)+ => {
+            async_test! { async fn memory() { on(Bench::memory().with_leases()).await; }}
+
+            #[cfg(target_arch = "wasm32")]
+            async_test! { async fn indexed_db() { on(Bench::indexed_db().with_leases()).await; }}
+        }}
+    };
+}
+
+macro_rules! mount_on {
+    ($($name:ident,)+ => $mounted:tt) => {
+        $(mount_on! { @one $name $mounted })+
+    };
+    (@one $name:ident { $($mounted:tt)+ }) => {
+        mod $name {
             use crate::conformance::support::{Bench, async_test, shop::Shop};
 
             async fn on(bench: Bench) {
@@ -12,11 +54,8 @@ macro_rules! mount {
                 shop.close().await;
             }
 
-            async_test! { async fn memory() { on(Bench::memory()).await; }}
-
-            #[cfg(target_arch = "wasm32")]
-            async_test! { async fn indexed_db() { on(Bench::indexed_db()).await; }}
-        })+
+            $($mounted)+
+        }
     };
 }
 
@@ -38,8 +77,10 @@ mod error_queue;
 mod events;
 mod groups;
 mod groups_view;
+mod heartbeats;
 mod lanes;
 mod large;
+mod leases;
 mod lifetimes;
 mod locks;
 mod mended;

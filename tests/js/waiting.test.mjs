@@ -114,7 +114,7 @@ withPages("a page that goes away lets go of its groups: the lock wakes the reade
   await left.reload();
   assert.deepEqual(await waiting, [0]);
   assert.ok(Date.now() - began < 10_000, "it did not wait for the next look");
-});
+}, { locks: true });
 
 withPages("an idle waiting reader opens no storage transaction: commits that leave its queue alone do not wake it, and its poll looks once", 2, async ([left, right]) => {
   const name = `tabs-${crypto.randomUUID()}`;
@@ -155,20 +155,4 @@ withPages("a commit in one page wakes a reader in another (b34)", 2, async ([lef
   const waiting = right.step(async (h) => (await h.state.broker.receive("kitchen", { timeout: Infinity })).map(({ body }) => body.n));
   await left.step((h) => h.order(h.state.broker, 3).then(() => {}));
   assert.deepEqual((await waiting)[0], 0);
-});
-
-inPage("without Web Locks a group has one reader in the page, and the commit keeps the others out", async (h) => {
-  Object.defineProperty(navigator, "locks", { value: undefined, configurable: true });
-  try {
-    const broker = await h.openShop();
-    await h.order(broker, 2);
-    await broker.transaction(async (tx) => {
-      h.equal((await tx.receive("kitchen")).length, 2);
-      h.equal(await broker.receive("kitchen"), []);
-    });
-    h.equal(await broker.count("kitchen"), 0);
-    await broker.close();
-  } finally {
-    delete navigator.locks;
-  }
 });

@@ -13,6 +13,7 @@ use pocket_broker::{
 
 use crate::calls::{Answer, Call, Done, Wanted};
 use crate::conformance::random::model::{BIN, PLACES};
+use crate::conformance::support::detail;
 use crate::executor::TabId;
 use crate::failing::{Recovering, Unbury};
 use crate::history::{Outcome, outcome_of};
@@ -60,6 +61,7 @@ impl Actor {
             && let Some(first) = messages.first()
         {
             self.origin.learn_lanes(*queue, messages);
+            self.origin.note_robberies();
             let other = self.origin.readers.pass(self.tab, &first.conversation_group_id, turn);
             other.into_iter().for_each(|text| self.origin.report(Kind::TwoReaders, text));
         }
@@ -76,6 +78,9 @@ impl Actor {
         let outcome = match &answer {
             Ok(answer) if call.is_nothing(answer) => Outcome::Nothing,
             Ok(answer) => Outcome::Answer(answer.clone()),
+            Err(error) if detail(error, "reason").as_deref() == Some("robbed") && origin.readers.has_outlaws() => {
+                Outcome::Nothing
+            }
             Err(error) => outcome_of(error).unwrap_or_else(|| {
                 origin.report(Kind::Unsound, format!("{call:?} says {error:?}"));
                 Outcome::Nothing
@@ -135,7 +140,7 @@ impl Actor {
             2..=3 => {
                 let fail = async { transaction.fail(None).map(|()| Ok(Answer::Done)).await };
                 // Where the storage fails, nobody knows whether it was counted.
-                if origin.counts_failures {
+                if origin.counts_failures && transaction.is_open() {
                     _ = self.note(Call::Fail(first_of_each_queue(&done)), fail).await
                 } else {
                     _ = fail.await
@@ -232,6 +237,7 @@ impl Actor {
             Answer::Group(group) => group.clone(),
             _ => None,
         };
+        self.origin.note_robberies();
         let other = group.and_then(|group| self.origin.readers.enter(self.tab, transaction, &group));
         other.into_iter().for_each(|text| self.origin.report(Kind::TwoReaders, text));
     }

@@ -72,7 +72,12 @@ impl<'a> Search<'a> {
     }
 
     fn is_enough(&self) -> bool {
-        let is_certain = !self.records.iter().any(|record| matches!(record.outcome, Some(Outcome::Unknown)));
+        // No look sees the body of a timer, or what a group knows.
+        let is_unseen = |record: &Record| {
+            matches!(record.outcome, Some(Outcome::Unknown))
+                || matches!(record.call, Call::Timer(..) | Call::SetState(..))
+        };
+        let is_certain = !self.records.iter().any(is_unseen);
         self.steps > STEPS || self.found.len() >= if is_certain { 1 } else { KEPT }
     }
 
@@ -281,7 +286,9 @@ impl<'a> Search<'a> {
         let expected = Look::expected(&path.model, self.names, self.look, self.counts_failures);
         if expected == *self.look {
             self.look.tell(&mut path.model);
-            self.found.push(path.model);
+            if !self.found.contains(&path.model) {
+                self.found.push(path.model);
+            }
         } else {
             self.stuck(index + 1, || self.look.differences(&expected));
         }

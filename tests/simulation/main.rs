@@ -52,7 +52,7 @@ use self::sabotage::Sabotage;
 /// Without a wish.
 const SEEDS: u64 = 2_000;
 /// So many seeds see a broken broker.
-const SABOTAGED: usize = 60;
+const SABOTAGED: usize = 120;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|number| number.parse().ok())

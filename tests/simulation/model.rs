@@ -55,7 +55,7 @@ pub(crate) enum Goal {
 }
 
 /// Everything that is committed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Model {
     pub(crate) world: World,
     reuse: BTreeMap<(usize, usize, &'static str), Rc<str>>,

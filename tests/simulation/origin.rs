@@ -104,6 +104,11 @@ pub(crate) struct Violation {
 }
 
 impl Origin {
+    /// What tabs that were robbed believe to have does not count.
+    pub(crate) fn note_robberies(&self) {
+        self.locks.robbed().into_iter().for_each(|tab| self.readers.outlaw(tab));
+    }
+
     pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Self {
         let time = Time::new();
         Self {

@@ -65,6 +65,11 @@ impl Readers {
         self.held.borrow_mut().retain(|held| held.transaction != transaction);
     }
 
+    /// Whether anybody was robbed, or may take what others hold.
+    pub(crate) fn has_outlaws(&self) -> bool {
+        !self.outlaws.borrow().is_empty()
+    }
+
     /// A tab is gone.
     pub(crate) fn crash(&self, tab: TabId) {
         self.held.borrow_mut().retain(|held| held.tab != tab);

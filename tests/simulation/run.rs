@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::FutureExt;
-use pocket_broker::clock::Timer;
+use pocket_broker::clock::{Pulse, Timer};
 use pocket_broker::definitions::{Definitions, QueueOptions};
 use pocket_broker::store::{FaultStore, Faults, MemoryStore, Store};
-use pocket_broker::{Broker, Host, Locks};
+use pocket_broker::{Broker, Host, Locks, Sharing};
 
 use crate::actor::Actor;
 use crate::conformance::random::model::{BIN, PLACES, World, rules};
@@ -34,6 +34,14 @@ const TURNS: usize = 250;
 /// A call that takes more turns than this hangs.
 const PATIENCE: usize = 20_000;
 
+/// What keeps the tabs of a run from each other, beside their commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shared {
+    Nothing,
+    Leases,
+    Locks,
+}
+
 pub(super) struct Tab {
     id: TabId,
     broker: Rc<RefCell<Option<Rc<Broker>>>>,
@@ -48,7 +56,7 @@ pub(crate) struct Run {
     store: MemoryStore,
     tabs: Vec<Tab>,
     lives: TabId,
-    has_locks: bool,
+    sharing: Shared,
     has_faults: bool,
     /// What may be there: usually one.
     models: Vec<Model>,
@@ -92,7 +100,12 @@ pub(crate) fn run(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Resul
         store,
         tabs: Vec::new(),
         lives: 0,
-        has_locks: !origin.one_in(4) && sabotage != Some(Sabotage::Fence),
+        sharing: match origin.below(8) {
+            _ if sabotage == Some(Sabotage::Fence) => Shared::Nothing,
+            0 => Shared::Nothing,
+            1 | 2 => Shared::Leases,
+            _ => Shared::Locks,
+        },
         has_faults,
         models: vec![Model::of(world, has_bin)],
         seen: 0,
@@ -131,7 +144,7 @@ impl Run {
     fn new_tab(&mut self) -> Tab {
         self.lives += 1;
         self.origin.tell(|| format!("tab {} comes", self.lives));
-        if !self.has_locks {
+        if self.sharing != Shared::Locks {
             self.origin.readers.outlaw(self.lives);
         }
         Tab { id: self.lives, broker: Rc::default(), faults: Faults::new(), is_frozen: false, is_doomed: false }
@@ -159,7 +172,15 @@ impl Run {
             clock: Rc::<crate::time::Time>::clone(&origin.time),
             timer: Rc::new(TabTimer { time: Rc::clone(&origin.time), tab: id }),
             ids: ids(id.wrapping_mul(977).wrapping_add(self.origin.below(1 << 30) as u64)),
-            locks: self.has_locks.then_some(locks),
+            sharing: match self.sharing {
+                Shared::Nothing => Sharing::Alone,
+                Shared::Leases => Sharing::Leases,
+                Shared::Locks => Sharing::Locks(locks),
+            },
+            pulse: Pulse {
+                clock: Rc::<crate::time::Time>::clone(&origin.time),
+                timer: Rc::new(TabTimer { time: Rc::clone(&origin.time), tab: id }),
+            },
             spawn: Rc::new(move |task| tasks.spawn(id, task)),
             wake: Rc::new(move |notice| post(&postman, id, notice)),
         }
@@ -218,6 +239,9 @@ impl Run {
             // A hint may get lost.
             let broker = tab.broker.borrow().clone().filter(|_| !self.origin.one_in(10));
             if let Some(broker) = broker {
+                if notice.released {
+                    broker.released_elsewhere();
+                }
                 broker.hear(&notice.queues);
                 notice.due.into_iter().for_each(|at| broker.due_elsewhere(at));
             }
@@ -229,7 +253,11 @@ impl Run {
         self.origin.close_gate();
         self.origin.tell(|| "── calm".into());
         self.tabs.iter().for_each(|tab| tab.faults.clear());
-        for _ in 0..PATIENCE {
+        for turn in 1..=PATIENCE {
+            // Signs of life of a tab whose storage does not answer let time pass for ever.
+            if turn % (PATIENCE / 8) == 0 {
+                self.unblock();
+            }
             self.origin.violation.take().map_or(Ok(()), Err)?;
             let running = self.origin.history.running();
             let is_idle = self.origin.tasks.ready(self.may_run()).is_empty() && self.origin.mail.borrow().is_empty();

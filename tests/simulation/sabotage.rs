@@ -110,9 +110,15 @@ impl Saboteur {
 struct NoLocks;
 
 impl Locks for NoLocks {
-    fn held(&self) -> LocalBoxFuture<'static, Vec<String>> {
+    fn held(&self) -> LocalBoxFuture<'static, Vec<(String, String)>> {
         ready(Vec::new()).boxed_local()
     }
+
+    fn steal(&self, _name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
+        ready(None).boxed_local()
+    }
+
+    fn on_lost(&self, _lost: Rc<dyn Fn(&str)>) {}
 
     fn try_lock(&self, _name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
         let guard: Guard = Box::new(());

@@ -105,7 +105,7 @@ export interface Transaction extends Verbs, Views {
     /** Ends the waiting. */
     signal?: AbortSignal;
   }): Promise<GroupId | null>;
-  /** Aborted when it can no longer commit: its own signal, a failure of `work`, `close`, a page that is put away or frozen. Hand it to fetch. */
+  /** Aborted when it can no longer commit: its own signal, a failure of `work`, `close`, a lost lock, a page that is put away or frozen. Hand it to fetch. */
   readonly signal: AbortSignal;
 }
 
@@ -143,8 +143,8 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
    * Commits when `work` resolves, rolls back when it rejects (and rejects with the same reason). `work` may await
    * anything, fetch included: locks are held meanwhile, no IndexedDB transaction is. An abort of `signal` rolls back
    * and rejects with its reason; once the commit is on its way the call settles with its outcome.
-   * Errors of the commit: those of its verbs, TransactionClosed when another tab was faster, which needs a browser without Web Locks, or when
-   * the page was put away or frozen meanwhile (`details.reason` "suspended").
+   * Errors of the commit: those of its verbs, TransactionClosed when another reader was faster; when the page was put away or frozen
+   * meanwhile (`details.reason` "suspended"); when the tab had shown no sign of life for 150 s and another one has taken its group over ("robbed").
    */
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: {
     /** Rolls back. Default: none. */

@@ -6,7 +6,7 @@ use pocket_broker::error::ErrorCode;
 
 use super::model::{End, Row, Side, World, other};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Timer {
     pub(crate) name: &'static str,
     pub(crate) at: f64,
@@ -34,7 +34,7 @@ pub(crate) struct Retry {
 }
 
 /// When a conversation ends by itself.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Lifetime {
     pub(crate) at: f64,
     stamp: u64,

@@ -86,7 +86,7 @@ pub(crate) fn rules() -> Vec<(String, PriorityRule)> {
 }
 
 /// Everything that is committed, or what a transaction sees.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct World {
     pub(crate) queues: Vec<Queue>,
     pub(crate) sides: BTreeMap<End, Side>,

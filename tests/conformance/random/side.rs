@@ -15,7 +15,7 @@ pub(crate) struct Row {
     pub(crate) returned: Option<u64>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Side {
     /// The service that it began with.
     pub(crate) service: usize,

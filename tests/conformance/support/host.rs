@@ -8,10 +8,10 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::{Either, LocalBoxFuture, join, select};
-use pocket_broker::clock::{Clock, Timer};
+use pocket_broker::clock::{Clock, Pulse, Timer};
 use pocket_broker::ids::Ids;
 use pocket_broker::store::Store;
-use pocket_broker::{Host, Notice};
+use pocket_broker::{Host, Notice, Sharing};
 
 use super::chance::Chance;
 use super::locks::OriginLocks;
@@ -113,6 +113,8 @@ pub(crate) struct TestHost {
     pub(crate) host: Host,
     pub(crate) clock: Rc<ManualClock>,
     pub(crate) timer: Rc<ManualTimer>,
+    /// For signs of life.
+    pub(crate) pulse: Rc<ManualTimer>,
     /// What was told to other contexts.
     pub(crate) notices: Rc<RefCell<Vec<Notice>>>,
     /// The origin's.
@@ -122,7 +124,7 @@ pub(crate) struct TestHost {
 /// A host over a store. `seed`: another one for every context of a database.
 pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
     let clock = Rc::new(ManualClock(Cell::new(1_700_000_000_000.0)));
-    let timer = Rc::new(ManualTimer::default());
+    let (timer, pulse) = (Rc::new(ManualTimer::default()), Rc::new(ManualTimer::default()));
     let notices = Rc::new(RefCell::new(Vec::new()));
     let told = Rc::clone(&notices);
     let locks = OriginLocks::default();
@@ -131,11 +133,12 @@ pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
         clock: Rc::<ManualClock>::clone(&clock),
         timer: Rc::<ManualTimer>::clone(&timer),
         ids: ids(seed),
-        locks: Some(Rc::new(locks.clone())),
+        sharing: Sharing::Locks(Rc::new(locks.of_tab(seed))),
+        pulse: Pulse { clock: Rc::<ManualClock>::clone(&clock), timer: Rc::<ManualTimer>::clone(&pulse) },
         spawn: Rc::new(spawn),
         wake: Rc::new(move |notice| told.borrow_mut().push(notice.clone())),
     };
-    TestHost { host, clock, timer, notices, locks }
+    TestHost { host, clock, timer, pulse, notices, locks }
 }
 
 #[cfg(target_arch = "wasm32")]

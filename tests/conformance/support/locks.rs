@@ -17,21 +17,26 @@ struct Held {
     waiting: VecDeque<(u64, oneshot::Sender<HeldLock>)>,
 }
 
-#[derive(Debug, Default)]
+/// What a tab wants to be told.
+type OnLost = Rc<dyn Fn(&str)>;
+
+#[derive(Default)]
 struct Origin {
     held: BTreeMap<String, Held>,
     taken: u64,
+    on_lost: BTreeMap<u64, OnLost>,
+    /// Robberies that the robbed have not heard of.
+    robbed: Vec<(u64, String)>,
 }
 
 /// The locks that all tabs of a test share, as one of the tabs sees them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct OriginLocks {
     origin: Rc<RefCell<Origin>>,
     owner: u64,
 }
 
 /// A lock. Dropping it gives it to the next who waits, unless its owner was robbed of it.
-#[derive(Debug)]
 struct HeldLock {
     name: String,
     number: u64,
@@ -49,12 +54,32 @@ impl OriginLocks {
         Self { origin: Rc::clone(&self.origin), owner }
     }
 
-    /// Takes away all that this tab holds, as `steal` and the death of a tab do.
+    /// Takes away all that this tab holds, as `steal` and the death of a tab do. It does not hear of it before [`Self::hear`].
     #[allow(dead_code, reason = "for the simulation")]
     pub(crate) fn rob(&self) {
         let lost = |(name, held): (&String, &Held)| (held.owner == self.owner).then(|| (name.clone(), held.number));
         let lost: Vec<_> = self.origin.borrow().held.iter().filter_map(lost).collect();
-        lost.into_iter().for_each(|(name, number)| self.pass_on(&name, number));
+        for (name, number) in lost {
+            self.origin.borrow_mut().robbed.push((self.owner, name.clone()));
+            self.pass_on(&name, number);
+        }
+    }
+
+    /// Which tabs have been robbed and have not heard of it.
+    #[allow(dead_code, reason = "for the simulation")]
+    pub(crate) fn robbed(&self) -> Vec<u64> {
+        self.origin.borrow().robbed.iter().map(|(owner, _)| *owner).collect()
+    }
+
+    /// Tells this tab what it was robbed of.
+    pub(crate) fn hear(&self) {
+        let mut origin = self.origin.borrow_mut();
+        let (own, others) = std::mem::take(&mut origin.robbed).into_iter().partition(|(owner, _)| *owner == self.owner);
+        origin.robbed = others;
+        let own: Vec<(u64, String)> = own;
+        let on_lost = origin.on_lost.get(&self.owner).cloned();
+        drop(origin);
+        on_lost.into_iter().for_each(|on_lost| own.iter().for_each(|(_, name)| on_lost(name)));
     }
 
     fn lock_for(&self, name: &str, owner: u64) -> HeldLock {
@@ -104,8 +129,21 @@ impl Drop for HeldLock {
 }
 
 impl Locks for OriginLocks {
-    fn held(&self) -> LocalBoxFuture<'static, Vec<String>> {
-        std::future::ready(self.origin.borrow().held.keys().cloned().collect()).boxed_local()
+    fn held(&self) -> LocalBoxFuture<'static, Vec<(String, String)>> {
+        let origin = self.origin.borrow();
+        let held = origin.held.iter().map(|(name, held)| (name.clone(), held.owner.to_string()));
+        std::future::ready(held.collect()).boxed_local()
+    }
+
+    fn steal(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {
+        let robbed = self.origin.borrow().held.get(name).map(|held| (held.owner, name.to_owned()));
+        self.origin.borrow_mut().robbed.extend(robbed);
+        let guard: Guard = Box::new(self.lock_for(name, self.owner));
+        std::future::ready(Some(guard)).boxed_local()
+    }
+
+    fn on_lost(&self, lost: Rc<dyn Fn(&str)>) {
+        self.origin.borrow_mut().on_lost.insert(self.owner, lost);
     }
 
     fn try_lock(&self, name: &str) -> LocalBoxFuture<'static, Option<Guard>> {

@@ -11,13 +11,14 @@ use pocket_broker::message::system;
 use pocket_broker::store::{Faults, Mode, Range, Store, StoreName};
 use pocket_broker::{
     BeginDialog, Broker, ConversationInfo, EndOptions, EndResult, Endpoint, EndpointFilter, EnqueueOptions, Extent,
-    Message, Notice, OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, TimerOptions, Transaction,
+    Message, Notice, OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, Sharing, TimerOptions, Transaction,
     TransmissionRow,
 };
 
 use uuid::Uuid;
 
 use super::host::{ManualClock, ManualTimer, TestHost, host};
+use super::locks::OriginLocks;
 use super::{Bench, transact};
 
 /// A broker with two services on two queues, over a store that counts and fails on demand.
@@ -44,7 +45,10 @@ impl Shop {
     pub(crate) async fn open(bench: Bench) -> Self {
         let bench = bench.with_faults();
         let store = bench.connect().await;
-        let host = host(Rc::clone(&store), 1);
+        let mut host = host(Rc::clone(&store), 1);
+        if bench.has_leases {
+            host.host.sharing = Sharing::Leases;
+        }
         let broker = Broker::open(host.host.clone()).await.expect("the broker opens");
         broker.define(definitions()).await.expect("the definitions are right");
         Self { broker, faults: bench.faults().clone(), store, bench, host, tabs: Cell::new(1) }
@@ -72,20 +76,30 @@ impl Shop {
 
     /// Another broker over the same database that shares nothing else: another tab.
     pub(crate) async fn another_tab(&self) -> Broker {
+        self.tab(|number| match &self.host.host.sharing {
+            Sharing::Locks(_) => Sharing::Locks(Rc::new(self.host.locks.of_tab(number))),
+            other => other.clone(),
+        })
+        .await
+    }
+
+    /// Another tab that was frozen and lost its locks: only the commit keeps it from the others.
+    pub(crate) async fn tab_without_locks(&self) -> Broker {
+        self.tab(|_| Sharing::Alone).await
+    }
+
+    async fn tab(&self, sharing: impl Fn(u64) -> Sharing) -> Broker {
         self.tabs.set(self.tabs.get() + 1);
         let mut other = host(Rc::clone(&self.store), self.tabs.get()).host;
         (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
-        other.locks.clone_from(&self.host.host.locks);
+        other.pulse.clock = Rc::clone(&self.host.host.clock);
+        other.sharing = sharing(self.tabs.get());
         Broker::open(other).await.expect("the broker opens")
     }
 
-    /// Another tab that has no locks, as one on plain http, or one that was frozen and lost them.
-    pub(crate) async fn tab_without_locks(&self) -> Broker {
-        self.tabs.set(self.tabs.get() + 1);
-        let mut other = host(Rc::clone(&self.store), self.tabs.get()).host;
-        (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
-        other.locks = None;
-        Broker::open(other).await.expect("the broker opens")
+    /// The locks of the origin as this tab sees them.
+    pub(crate) fn host_locks(&self) -> OriginLocks {
+        self.host.locks.of_tab(1)
     }
 
     /// How many locks of the origin are held.
@@ -101,9 +115,16 @@ impl Shop {
         &self.host.timer
     }
 
+    /// What this tab gives its signs of life by.
+    pub(crate) fn pulse(&self) -> &ManualTimer {
+        &self.host.pulse
+    }
+
     /// What the commits have told since the last call.
     pub(crate) fn notices(&self) -> Vec<Notice> {
-        self.host.notices.take()
+        let mut notices = self.host.notices.take();
+        notices.retain(|notice| !notice.released);
+        notices
     }
 
     /// Messages that went nowhere since the last call.

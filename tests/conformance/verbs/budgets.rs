@@ -8,15 +8,18 @@ mount! {
     a_receive_costs_the_same_at_any_length,
     a_refused_verb_writes_nothing,
     a_transaction_that_receives_costs_the_same_however_many_take_turns,
-    a_transaction_that_receives_needs_two_storage_transactions,
     an_enqueue_on_an_open_lane_needs_two_reads_and_three_writes,
     an_enqueue_finds_its_lane_by_one_key,
     an_end_costs_the_same_at_any_size,
     opening_costs_the_same_at_any_size,
-    receive_of_a_cached_run_needs_two_reads_and_two_writes,
-    retention_costs_a_receive_no_write,
     send_needs_two_reads_and_three_writes,
     sends_in_both_directions_need_no_more,
+}
+
+mount_with_locks! {
+    a_transaction_that_receives_needs_two_storage_transactions,
+    receive_of_a_cached_run_needs_two_reads_and_two_writes,
+    retention_costs_a_receive_no_write,
 }
 
 #[track_caller]

@@ -16,10 +16,13 @@ mount! {
     close_lets_commits_finish,
     d27_an_unknown_outcome_is_told,
     d27_what_was_rolled_back_is_tried_again,
-    quota_fails_the_guilty_one_only,
     receives_among_sends_see_what_came_before,
     storage_failures_fail_all_and_store_nothing,
     ten_thousand_sends_need_few_transactions,
+}
+
+mount_with_locks! {
+    quota_fails_the_guilty_one_only,
 }
 
 /// D2.

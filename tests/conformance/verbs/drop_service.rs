@@ -28,8 +28,11 @@ mount! {
     a_transaction_finds_it_gone,
     a_queues_own_service_is_refused,
     a_service_may_come_again,
-    a_failed_drop_drops_nothing,
     b87_timers_lifetimes_and_reuse_go_as_with_end,
+}
+
+mount_with_locks! {
+    a_failed_drop_drops_nothing,
     d25_it_waits_for_a_reader_of_another_tab,
 }
 

@@ -21,9 +21,12 @@ mount! {
     d24_unordered_messages_share_sixteen_lanes,
     d15_a_transaction_enqueues_at_its_commit,
     d29_a_queue_that_is_gone_at_the_commit_rejects_it,
-    many_messages_are_all_or_none,
     the_body_is_what_the_queue_says,
     two_tabs_begin_one_lane,
+}
+
+mount_with_locks! {
+    many_messages_are_all_or_none,
 }
 
 fn priority(priority: f64) -> EnqueueOptions {

@@ -30,9 +30,12 @@ mount! {
     a_move_to_its_own_group_is_nothing,
     both_ends_of_a_conversation_may_be_in_one_group,
     a_move_is_undone_by_a_rollback,
+    a_timer_fires_under_the_new_group,
+}
+
+mount_with_locks! {
     b50_while_it_waits_for_another_tab_it_keeps_no_group,
     moves_side_by_side_share_their_storage_transactions,
-    a_timer_fires_under_the_new_group,
 }
 
 /// A dialog of the counter that the kitchen has answered `count` times.

@@ -11,12 +11,15 @@ mount! {
     b82_a_timer_fires_by_itself,
     b96_what_was_due_meanwhile_happens_at_the_next_start,
     a_close_lets_go_of_the_timer,
-    a_failing_poll_is_tried_again,
     an_earlier_timer_wakes_the_poller,
     an_earlier_timer_elsewhere_wakes_the_poller,
-    nobody_sleeps_while_nothing_is_due,
     of_several_tabs_one_fires,
     opening_reads_one_due_row,
+}
+
+mount_with_locks! {
+    a_failing_poll_is_tried_again,
+    nobody_sleeps_while_nothing_is_due,
     sleeps_have_bounds,
 }
 

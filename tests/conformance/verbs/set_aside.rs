@@ -15,7 +15,6 @@ mount! {
     d37_a_lane_goes_on,
     d37_a_message_that_is_missing,
     d37_a_newer_format_is_not_touched,
-    d37_a_quota_failure_while_moving,
     d37_a_returned_message,
     d37_a_run_in_the_middle_waits_for_its_turn,
     d37_a_run_of_many_rows_is_kept_whole,
@@ -26,6 +25,10 @@ mount! {
     d37_others_do_not_wait_for_it,
     d37_the_end_of_the_dialog_is_told_again,
     d37_two_tabs_meet_it,
+}
+
+mount_with_locks! {
+    d37_a_quota_failure_while_moving,
 }
 
 /// Makes the record with this place in the order of its store unreadable. Gives its key.

@@ -14,7 +14,6 @@ use super::super::support::shop::{Shop, begin, named, receive, refused, send, sh
 use super::super::support::{detail, poll_once};
 
 mount! {
-    d26_a_page_that_is_put_away_lets_go_of_its_groups,
     d26_a_reader_that_waits_asks_for_no_lock_meanwhile,
     a_commit_that_was_under_way_goes_on,
     a_rollback_by_suspension_is_no_failure,
@@ -26,6 +25,10 @@ mount! {
     everything_may_have_changed,
     twice_is_once,
     what_others_made_due_meanwhile_is_noticed,
+}
+
+mount_with_locks! {
+    d26_a_page_that_is_put_away_lets_go_of_its_groups,
 }
 
 fn for_ever() -> ReceiveOptions {

@@ -11,17 +11,20 @@ use super::super::support::shop::{Shop, begin, receive, refused, show_all, top_o
 mount! {
     d21_a_group_has_one_reader_over_all_tabs,
     d21_a_plain_receive_passes_over_what_another_tab_holds,
-    d21_a_tab_that_dies_lets_go,
-    d25_a_verb_waits_for_a_group_of_another_tab,
-    a_wrong_guess_locks_nothing,
-    a_lock_costs_no_storage_transaction,
-    groups_that_others_hold_cost_no_storage_transaction,
     b47_a_group_is_locked_and_nothing_changes,
     b48_two_calls_lock_two_groups,
     b49_there_may_be_no_group,
     b53_three_readers_take_three_groups,
     a_group_can_be_waited_for,
     calls_side_by_side_share_a_lock,
+}
+
+mount_with_locks! {
+    groups_that_others_hold_cost_no_storage_transaction,
+    a_lock_costs_no_storage_transaction,
+    a_wrong_guess_locks_nothing,
+    d21_a_tab_that_dies_lets_go,
+    d25_a_verb_waits_for_a_group_of_another_tab,
 }
 
 async fn plain(broker: &Broker, queue: &str) -> Vec<String> {

@@ -15,7 +15,6 @@ mount! {
     b83_d08_a_second_timer_of_a_name_replaces_the_first,
     b84_a_timer_beyond_the_lifetime_is_refused,
     b87_d08_end_cancels_all_timers,
-    d08_null_cancels_a_timer,
     d08_timers_of_other_names_run_side_by_side,
     d14_pending_timers_are_discarded_by_end,
     d16_a_timer_needs_the_group,
@@ -29,6 +28,10 @@ mount! {
     what_can_not_be_read_holds_up_no_timer,
     many_timers_of_one_moment,
     timeouts_and_names_have_bounds,
+}
+
+mount_with_locks! {
+    d08_null_cancels_a_timer,
 }
 
 /// What a queue's rows are, without their numbers.

@@ -24,12 +24,15 @@ mount! {
     b109_a_service_that_goes_elsewhere_ends_the_wait,
     a_wait_ends_when_the_caller_gives_up,
     a_wait_ends_with_its_broker_and_its_transaction,
-    a_waiting_reader_costs_no_storage_transaction,
     d02_a_held_group_is_waited_for,
     d02_no_longer_than_the_lock_timeout_for_a_second_group,
     d02_a_wait_for_what_is_not_there_is_refused,
     a_rollback_wakes_a_waiting_reader,
     a_time_to_wait_is_a_number,
+}
+
+mount_with_locks! {
+    a_waiting_reader_costs_no_storage_transaction,
 }
 
 fn for_ever() -> ReceiveOptions {

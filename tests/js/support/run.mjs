@@ -17,6 +17,11 @@ const IN_WEBKIT = [
   "receive", "retention", "send", "services", "stats", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
+/** Files about groups and who holds them: in the first browser they run again in pages without Web Locks, as on plain http. */
+const WITHOUT_LOCKS = [
+  "activation", "conversation", "enqueue", "events", "move", "pages", "poison", "receive", "services", "stats", "timers", "transaction", "waiting",
+].map((name) => `${name}.test.mjs`);
+
 const browsers = process.argv.slice(2);
 if (browsers.length === 0 || browsers.some((name) => !NAMES.includes(name))) {
   console.error(`usage: node tests/js/support/run.mjs ${NAMES.join("|")}…`);
@@ -24,9 +29,9 @@ if (browsers.length === 0 || browsers.some((name) => !NAMES.includes(name))) {
 }
 const folder = join(ROOT, "tests/js");
 const all = (await readdir(folder)).filter((name) => name.endsWith(".test.mjs")).sort();
-const lost = IN_WEBKIT.filter((name) => !all.includes(name));
+const lost = [...IN_WEBKIT, ...WITHOUT_LOCKS].filter((name) => !all.includes(name));
 if (lost.length > 0) {
-  console.error(`${lost.join(", ")}: not in tests/js, but to be run in webkit`);
+  console.error(`${lost.join(", ")}: not in tests/js, but named in run.mjs`);
   process.exit(1);
 }
 const chosen = all.filter((name) => name.includes(process.env.FILES ?? ""));
@@ -37,15 +42,15 @@ if (browsers.every((browser) => filesFor(browser).length === 0)) {
 }
 
 /** One file at a time: two browsers at once on a small machine make every time limit a matter of luck. */
-async function suite(browser, files, packed) {
-  console.log(`--- js ${browser}`);
+async function suite(browser, files, packed, locks = "") {
+  console.log(`--- js ${browser}${locks && " without locks"}`);
   const left = chosen.filter((name) => !files.includes(name));
-  if (left.length > 0) console.log(`not in ${browser}: ${left.join(", ")}`);
+  if (left.length > 0 && !locks) console.log(`not in ${browser}: ${left.join(", ")}`);
   const node = spawn(
     process.execPath,
     ["--test", "--test-concurrency=1", "--test-timeout=300000", "--test-reporter=spec", "--test-reporter-destination=stdout", ...files.map((name) => join(folder, name))],
     // Colours would hide the counts from the reading below.
-    { cwd: ROOT, env: { ...process.env, FORCE_COLOR: "0", BROWSER: browser, PACKED: packed }, stdio: ["ignore", "pipe", "inherit"] },
+    { cwd: ROOT, env: { ...process.env, FORCE_COLOR: "0", BROWSER: browser, PACKED: packed, LOCKS: locks }, stdio: ["ignore", "pipe", "inherit"] },
   );
   const end = new Promise((done, failed) => {
     node.once("error", failed);
@@ -75,6 +80,10 @@ try {
     const files = filesFor(browser);
     if (files.length > 0) results.push({ browser, ...(await suite(browser, files, packed.folder)) });
     else console.log(`--- js ${browser}: none of ${chosen.join(", ")} runs there`);
+  }
+  const files = filesFor(browsers[0]).filter((name) => WITHOUT_LOCKS.includes(name));
+  if (files.length > 0 && browsers[0] !== "webkit") {
+    results.push({ browser: `${browsers[0]}_without_locks`, ...(await suite(browsers[0], files, packed.folder, "none")) });
   }
 } finally {
   await rm(packed.folder, { recursive: true, force: true });

@@ -22,6 +22,8 @@ impl Run {
         for tab in self.tabs.iter_mut().filter(|tab| tab.is_frozen && which(tab)) {
             self.origin.tell(|| format!("tab {} comes back", tab.id));
             tab.is_frozen = false;
+            self.origin.note_robberies();
+            self.origin.locks.of_tab(tab.id).hear();
         }
         let now = self.origin.time.now();
         self.origin.time.advance_to(now, self.may_run());

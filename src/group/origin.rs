@@ -1,0 +1,205 @@
+//! Groups over all contexts: asking for a lock, waiting for it, and what becomes of one whose holder shows no sign of life.
+
+use std::rc::Rc;
+
+use futures_channel::oneshot;
+use futures_util::future::join_all;
+
+use super::{Assumed, GroupLocks, Holders, Sharing};
+use crate::clock::Instant;
+use crate::lease::{Holding, LIFE};
+
+impl GroupLocks {
+    /// Asks for the lock of a group that nobody here holds. What came of it, [`GroupLocks::claim`] says.
+    pub(crate) async fn ask(&self, group: &Rc<str>, call: u64) {
+        if !self.is_shared() || self.groups.borrow().contains_key(&**group) {
+            return;
+        }
+        let answered = self.asking.borrow_mut().get_mut(&**group).map(|others| {
+            let (sender, receiver) = oneshot::channel();
+            others.push(sender);
+            receiver
+        });
+        if let Some(answered) = answered {
+            // However it ended for the other call: this one looks for itself.
+            let _ = answered.await;
+            return;
+        }
+        self.asking.borrow_mut().insert(Rc::clone(group), Vec::new());
+        let asking = Asking { locks: self, group };
+        let holders = self.take(group).await;
+        drop(asking);
+        match holders {
+            Some(holders) => self.got(group, call, holders),
+            None => {
+                if !self.groups.borrow().contains_key(&**group) {
+                    self.calls.borrow_mut().update(call, |seen| seen.elsewhere.push(Rc::clone(group)));
+                }
+            }
+        }
+    }
+
+    async fn take(&self, group: &Rc<str>) -> Option<Holders> {
+        let holders = self.holding();
+        match (&self.sharing, &self.leases) {
+            (Sharing::Locks(origin), _) => Some(Holders { guard: Some(origin.try_lock(group).await?), ..holders }),
+            (_, Some(leases)) => match leases.take(group, holders.number).await {
+                Ok(None) => Some(Holders { has_lease: true, ..holders }),
+                Ok(Some(_)) => None,
+                // Where there is no room for a lease, receiving is what makes room: the commit keeps others out.
+                Err(_) => Some(holders),
+            },
+            _ => Some(holders),
+        }
+    }
+
+    /// A holding that begins.
+    fn holding(&self) -> Holders {
+        self.holdings.set(self.holdings.get() + 1);
+        let since = self.leases.as_ref().map_or(0.0, |leases| leases.now());
+        Holders { number: self.holdings.get(), since, ..Holders::default() }
+    }
+
+    /// A batch finds out which groups it needs: until [`GroupLocks::assumed`], a group that is wanted counts as had. When there were any, the
+    /// batch must not be committed: its locks are asked for, and it is run again.
+    pub(crate) fn assume(&self) {
+        self.assumed.replace(Some(Vec::new()));
+    }
+
+    /// The first of them, if there are any.
+    pub(crate) fn first_assumed(&self) -> Option<Rc<str>> {
+        self.assumed.borrow().as_ref().and_then(|assumed| assumed.first()).map(|(group, _)| Rc::clone(group))
+    }
+
+    /// Ends it: the groups that were assumed.
+    pub(crate) fn assumed(&self) -> Vec<Assumed> {
+        self.assumed.take().unwrap_or_default()
+    }
+
+    /// Asks for many at once.
+    pub(crate) async fn ask_all(&self, wanted: Vec<Assumed>) {
+        if self.is_shared() {
+            join_all(wanted.iter().map(|(group, call)| self.ask(group, *call))).await;
+        }
+    }
+
+    /// Waits for the lock of a group that another context holds. A lease can't be waited for: who gives it back tells.
+    pub(crate) async fn wait(&self, group: &Rc<str>, call: u64) {
+        match &self.sharing {
+            Sharing::Locks(origin) => {
+                let guard = Some(origin.lock(group).await);
+                self.look_again(call);
+                self.got(group, call, Holders { guard, ..self.holding() });
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    fn got(&self, group: &Rc<str>, call: u64, new: Holders) {
+        self.groups.borrow_mut().update(Rc::clone(group), |holders| {
+            // A commit may have taken it for granted meanwhile.
+            let (transaction, mut calls) = (holders.transaction, std::mem::take(&mut holders.calls));
+            calls.push(call);
+            *holders = Holders { transaction, calls, ..new };
+        });
+    }
+
+    // ── signs of life ──
+
+    /// What transactions have held at least since a time, and whether others can see it already.
+    pub(crate) fn held_since(&self, time: Instant) -> Vec<(Holding, bool)> {
+        let groups = self.groups.borrow();
+        let long = groups.iter().filter(|(_, holders)| holders.transaction.is_some() && holders.since <= time);
+        long.map(|(group, holders)| ((Rc::clone(group), holders.number), holders.has_lease)).collect()
+    }
+
+    /// Whether any transaction holds a group.
+    pub(crate) fn is_any_held(&self) -> bool {
+        self.groups.borrow().values().any(|holders| holders.transaction.is_some())
+    }
+
+    /// A holding has a lease now; `false`: it is over.
+    pub(crate) fn leased(&self, (group, number): &Holding) -> bool {
+        let mut groups = self.groups.borrow_mut();
+        let holders = groups.get_mut(&**group).filter(|holders| holders.number == *number);
+        holders.map(|holders| holders.has_lease = true).is_some()
+    }
+
+    /// The holdings of a transaction that others can see.
+    pub(crate) fn leases_of(&self, transaction: u64) -> Vec<Holding> {
+        let groups = self.groups.borrow();
+        let leased = groups.iter().filter(|(_, holders)| holders.transaction == Some(transaction) && holders.has_lease);
+        leased.map(|(group, holders)| (Rc::clone(group), holders.number)).collect()
+    }
+
+    /// A transaction has committed, and its commit has given back what it held.
+    pub(crate) fn given_back(&self, transaction: u64) {
+        let mut had_lease = false;
+        self.groups.borrow_mut().for_each(|holders| {
+            if holders.transaction == Some(transaction) {
+                had_lease |= std::mem::take(&mut holders.has_lease);
+            }
+        });
+        self.leases.iter().filter(|_| had_lease).for_each(|leases| leases.tell());
+    }
+
+    /// A group was taken away. Gives the transaction that held it: until it ends it has the group to lose. `number`: only if it is still that
+    /// holding.
+    pub(crate) fn lost(&self, group: &str, number: Option<u64>) -> Option<u64> {
+        let mut groups = self.groups.borrow_mut();
+        let holders = groups.get_mut(group).filter(|holders| number.is_none_or(|number| holders.number == number))?;
+        // Its commit looks for a lease that it does not find.
+        holders.has_lease = true;
+        let (transaction, guard) = (holders.transaction, holders.guard.take());
+        if transaction.is_none() {
+            groups.remove(group);
+        }
+        drop(groups);
+        // Only now: letting go may run others.
+        drop(guard);
+        transaction
+    }
+
+    /// Takes a group away from a context that shows no sign of life, if there is none for [`LIFE`](crate::lease::LIFE) that this context has
+    /// seen. Then the call has it.
+    pub(crate) async fn rob(&self, group: &Rc<str>, call: u64) -> bool {
+        let (Sharing::Locks(origin), Some(leases)) = (&self.sharing, &self.leases) else { return false };
+        let held = origin.held().await;
+        let owner = held.into_iter().find(|(name, _)| **name == **group).map(|(_, owner)| owner);
+        let now = leases.now();
+        let Some(since) = owner.and_then(|owner| self.sightings.see(group, owner, now)) else { return false };
+        if now < since + LIFE {
+            return false;
+        }
+        let holders = self.holding();
+        match leases.take(group, holders.number).await {
+            Ok(None) => {}
+            Ok(Some(until)) => {
+                self.sightings.believe(group, until - LIFE);
+                return false;
+            }
+            Err(_) => return false,
+        }
+        let guard = origin.steal(group).await;
+        if guard.is_none() {
+            leases.give_back(vec![(Rc::clone(group), holders.number)]);
+            return false;
+        }
+        self.look_again(call);
+        self.got(group, call, Holders { guard, has_lease: true, ..holders });
+        true
+    }
+}
+
+/// Tells those who wait for the same answer, also when the call that asked is given up.
+struct Asking<'a> {
+    locks: &'a GroupLocks,
+    group: &'a Rc<str>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let others = self.locks.asking.borrow_mut().remove(&**self.group);
+        others.into_iter().flatten().for_each(|other| _ = other.send(()));
+    }
+}

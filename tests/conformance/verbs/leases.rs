@@ -1,0 +1,140 @@
+//! Where an origin has no locks: leases in the database.
+
+use pocket_broker::error::{Error, ErrorCode};
+use pocket_broker::store::{Fault, Key, Operation, StoreName};
+use pocket_broker::{Broker, ReceiveOptions};
+
+use super::super::support::host::tick;
+use super::super::support::shop::{Shop, begin, receive, show_all};
+use super::super::support::{put, transact};
+use pocket_broker::body::Value;
+use pocket_broker::store::{Mode, Range};
+
+mount_with_leases! {
+    d21_a_group_has_one_reader_without_locks,
+    d26_a_lease_of_a_tab_that_died_ends,
+    d26_a_lease_from_a_future_that_never_was_counts_for_nothing,
+    a_lease_that_cannot_be_read_is_nobodys,
+    a_waiting_reader_is_told_of_a_release,
+    a_full_disk_keeps_nobody_from_receiving,
+    heirs_clear_away_the_leases_of_the_dead,
+}
+
+const LIFE: f64 = 150_000.0;
+
+async fn look(broker: &Broker) -> Vec<String> {
+    show_all(&broker.receive("kitchen", ReceiveOptions::default(), None).await.expect("the queue is on"))
+}
+
+async fn leases(shop: &Shop) -> Vec<Key> {
+    let range = Range::prefix(vec!["lease".into()]);
+    transact(&*shop.store, &[StoreName::Meta], Mode::ReadOnly, async |tx| {
+        tx.get_keys(StoreName::Meta, &range, None).await
+    })
+    .await
+    .expect("the store can be read")
+}
+
+async fn until_given_back(shop: &Shop) {
+    while !leases(shop).await.is_empty() {
+        tick().await;
+    }
+}
+
+async fn d21_a_group_has_one_reader_without_locks(shop: &Shop) {
+    let other = shop.another_tab().await;
+    shop.order("m1").await;
+    let transaction = begin(shop);
+    receive(&transaction, "kitchen").await;
+    assert_eq!(leases(shop).await.len(), 1);
+    assert_eq!(look(&other).await, [""; 0]);
+    let held = other.groups(Default::default(), None, pocket_broker::Extent::All).await.expect("it can be read").rows;
+    assert!(held.iter().any(|group| group.held_by == Some(pocket_broker::HeldBy::Other)), "{held:?}");
+    transaction.rollback();
+    until_given_back(shop).await;
+    assert_eq!(look(&other).await, ["0 Order 0 m1"]);
+    until_given_back(shop).await;
+}
+
+async fn d26_a_lease_of_a_tab_that_died_ends(shop: &Shop) {
+    shop.order("m1").await;
+    let other = shop.another_tab().await;
+    let dead = shop.another_tab().await;
+    let transaction = dead.begin().expect("the broker is open");
+    transaction.receive("kitchen", ReceiveOptions::default()).await.expect("it is free");
+    // Nobody gives back what a tab has that is no more.
+    std::mem::forget((transaction, dead));
+    shop.clock().advance(LIFE - 1.0);
+    assert_eq!(look(&other).await, [""; 0]);
+    shop.clock().advance(1.0);
+    assert_eq!(look(&other).await, ["0 Order 0 m1"], "nobody need have seen it before");
+    until_given_back(shop).await;
+}
+
+/// L19: the clock was set back.
+async fn d26_a_lease_from_a_future_that_never_was_counts_for_nothing(shop: &Shop) {
+    shop.order("m1").await;
+    let transaction = begin(shop);
+    receive(&transaction, "kitchen").await;
+    let other = shop.another_tab().await;
+    shop.clock().advance(-1.0);
+    assert_eq!(look(&other).await, ["0 Order 0 m1"]);
+    transaction.rollback();
+    until_given_back(shop).await;
+}
+
+async fn a_lease_that_cannot_be_read_is_nobodys(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
+    put(&*shop.store, StoreName::Meta, Key::list(["lease".into(), (&*group).into()]), Value::from("garbage"))
+        .await
+        .expect("it can be written");
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1"]);
+    until_given_back(shop).await;
+}
+
+async fn a_waiting_reader_is_told_of_a_release(shop: &Shop) {
+    shop.order("m1").await;
+    let holder = shop.another_tab().await;
+    let transaction = holder.begin().expect("the broker is open");
+    transaction.receive("kitchen", ReceiveOptions::default()).await.expect("it is free");
+    let wait = ReceiveOptions { timeout: Some(f64::INFINITY), ..ReceiveOptions::default() };
+    let waiting = std::pin::pin!(shop.broker.receive("kitchen", wait, None));
+    let found = shop.timer().wakes(waiting, async || {
+        transaction.rollback();
+        until_given_back(shop).await;
+        // What the other tab posts then.
+        shop.broker.released_elsewhere();
+    });
+    assert_eq!(show_all(&found.await.expect("it waits")), ["0 Order 0 m1"]);
+    until_given_back(shop).await;
+}
+
+async fn a_full_disk_keeps_nobody_from_receiving(shop: &Shop) {
+    shop.order("m1").await;
+    let transaction = begin(shop);
+    shop.faults.plan(Operation::Write, 1, Fault::Abort(Error::new(ErrorCode::QuotaExceeded, "No space.")));
+    assert_eq!(receive(&transaction, "kitchen").await, ["0 Order 0 m1"]);
+    transaction.commit().await.expect("the commit needs no lease");
+    assert_eq!(shop.rows("kitchen").await, [""; 0]);
+}
+
+async fn heirs_clear_away_the_leases_of_the_dead(shop: &Shop) {
+    for group in ["a", "b", "c"] {
+        let dead = Value::list(vec![1u32.into(), "nobody".into(), 1u32.into(), 5u32.into()]);
+        put(&*shop.store, StoreName::Meta, Key::list(["lease".into(), group.into()]), dead)
+            .await
+            .expect("it can be written");
+    }
+    shop.order("m1").await;
+    let transaction = begin(shop);
+    receive(&transaction, "kitchen").await;
+    assert_eq!(leases(shop).await.len(), 4);
+    shop.pulse().until_sleeping().await;
+    shop.clock().advance(30_000.0);
+    shop.pulse().fire();
+    shop.pulse().until_sleeping().await;
+    assert_eq!(leases(shop).await.len(), 1, "its own");
+    transaction.commit().await.expect("it commits");
+    until_given_back(shop).await;
+}
