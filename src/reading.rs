@@ -180,6 +180,14 @@ fn fill(
             work.core.runs.put(run);
             break;
         }
+        // What comes before a body that is missing can be had.
+        let problem = missing_body(work, &run, from, to)?;
+        if let Some((index, error)) = &problem {
+            if *index == from {
+                return Err(error.clone().into());
+            }
+            to = *index;
+        }
         let part = Rows::of(&work.catalog, owner, &run, from, to, Status::RetainedReceived);
         rows.push(put_large_bodies(work, &run, from, to, part)?);
         take.to = first + count(to);
@@ -187,8 +195,27 @@ fn fill(
         if to < run.count {
             work.core.runs.put(run);
         }
+        if let Some((_, error)) = problem {
+            return Err(error.into());
+        }
     }
     Ok(())
+}
+
+/// The first of the rows `from` to `to` of a run whose body is missing.
+fn missing_body(work: &mut Work<'_>, run: &Run, from: usize, to: usize) -> Outcome<Option<(usize, Error)>> {
+    let (mut problem, mut is_unread) = (None, false);
+    for index in run.large_between(from, to) {
+        let key = run.body_key(index);
+        match work.get(StoreName::Bodies, key.clone()) {
+            Ok(Some(_)) => {}
+            Ok(None) => problem = problem.or_else(|| Some((index, no_body(&key)))),
+            // Those that have not been read are read together.
+            Err(Stop::Missing) => is_unread = true,
+            Err(stop) => return Err(stop),
+        }
+    }
+    if is_unread { Err(Stop::Missing) } else { Ok(problem) }
 }
 
 /// Puts the large bodies of rows `from` to `to` of a run into their places.

@@ -127,6 +127,16 @@ pub(super) fn mend_body(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
         return Ok(false);
     };
     let Some(conversation) = work.conversation(id.conversation)? else { return Ok(false) };
+    let Some(side) = conversation.side(id.role) else { return Ok(false) };
+    let next = match class {
+        Class::Received => side.cursor,
+        Class::Sent => side.outgoing.as_ref().map_or(number, |outgoing| outgoing.acknowledged),
+        Class::System | Class::Parked => number,
+    };
+    if next.max(run.first()) < number {
+        // Rows of its own run come before it.
+        return Ok(false);
+    }
     let rows = Rows { id, class, from: number, to: number + 1 };
     let row = run.row_with(index, Body::none());
     let taken = take_out(work, &rows, None)?;

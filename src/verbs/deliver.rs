@@ -126,8 +126,11 @@ pub(super) fn go_on(work: &mut Work<'_>, due: &Due) -> Outcome<(u64, bool)> {
                 rows += come_in(work, arriving)?;
                 is_last
             }
-            // One that can't be mended is left where it is.
-            Share::Unreadable(error) => !set_aside(work, &error)?,
+            // One that can't be mended is left where it is, and so is one that nothing came of: it would be met again for ever.
+            Share::Unreadable(error) => {
+                let effects = work.changes.effects;
+                !set_aside(work, &error)? || work.changes.effects == effects
+            }
             Share::Later => false,
         };
         if !is_done {
@@ -192,24 +195,32 @@ impl Arriving {
         let limit = side.runs.clamp(1, *left);
         *left -= limit;
         let runs = read_runs(work, (id, Class::Sent), outgoing.acknowledged, limit)?;
-        if runs.front().is_none_or(|run| run.first() != outgoing.acknowledged) {
-            return Err(missing((id, Class::Sent), outgoing.acknowledged).into());
-        }
-        let (mut rows, mut is_missing) = (Vec::new(), false);
-        for run in &runs {
-            for index in 0..run.count {
+        let (mut rows, mut next, mut is_missing, mut problem) = (Vec::new(), outgoing.acknowledged, false, None);
+        'runs: for run in &runs {
+            // The first of them may have come in, or been set aside, before the others.
+            let Some(from) = next.checked_sub(run.first()).and_then(|from| usize::try_from(from).ok()) else { break };
+            for index in from..run.count {
                 match run.row(work, index) {
                     Ok(row) => rows.push(row),
                     // Those that are missing are read together.
                     Err(Stop::Missing) => is_missing = true,
+                    Err(Stop::Failed(error)) if error.is_corrupt() => {
+                        problem = Some(error);
+                        break 'runs;
+                    }
                     Err(stop) => return Err(stop),
                 }
+                next += 1;
             }
         }
         if is_missing {
             return Err(Stop::Missing);
         }
-        let is_last = runs.back().is_none_or(|run| run.last + 1 >= side.next_send);
+        if rows.is_empty() {
+            // What comes before it can be had: it stops who comes next.
+            return Err(problem.unwrap_or_else(|| missing((id, Class::Sent), next)).into());
+        }
+        let is_last = next >= side.next_send;
         Ok(Some(Self { id, runs, rows, is_last }))
     }
 }

@@ -63,6 +63,7 @@ mod alter_service;
 mod archive;
 mod audit;
 mod begin_dialog;
+mod bodies_lost;
 mod budgets;
 mod commit;
 mod corrupt;
