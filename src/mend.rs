@@ -60,13 +60,24 @@ impl Core {
         async move {
             let Some(place) = place else { return Ok(false) };
             *last = Some(place.clone());
-            let verb = Rc::new(Verb::Mend(place));
+            let (mut met, mut next) = (vec![place.clone()], place.clone());
             loop {
-                let answer = self.commit(Rc::clone(&verb), Purpose::Commit, 0, None, None).await?;
+                let verb = Rc::new(Verb::Mend(next.clone()));
+                let answer = self.commit(verb, Purpose::Commit, 0, None, None).await.map_err(Error::from);
                 // Bodies that were handed out with what failed are read anew.
                 self.forget_uncommitted();
-                if !matches!(answer, Answer::Mended(Mended::Partly)) {
-                    return Ok(matches!(answer, Answer::Mended(Mended::Yes)));
+                match answer {
+                    Ok(Answer::Mended(Mended::Partly)) => {}
+                    Ok(Answer::Mended(Mended::Yes)) if next != place => next = place.clone(),
+                    Ok(answer) => return Ok(matches!(answer, Answer::Mended(Mended::Yes))),
+                    // Whatever else stands in the way is mended first, once.
+                    Err(error) => match error.place().filter(|other| !met.contains(other)) {
+                        Some(other) => {
+                            met.push(other.clone());
+                            next = other;
+                        }
+                        None => return Err(error),
+                    },
                 }
             }
         }

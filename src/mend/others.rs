@@ -11,7 +11,7 @@ use crate::queue::Queue;
 use crate::record;
 use crate::reuse::{Reuse, named};
 use crate::stop::{Outcome, Stop};
-use crate::store::{Change, Key, StoreName};
+use crate::store::{Change, Key, Range, StoreName};
 use crate::work::Work;
 
 /// A timer fires all the same, without its body, which goes to the error queue as it is.
@@ -116,11 +116,18 @@ pub(super) fn mend_queue(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
         }
     }
     let Some(definition) = catalog.queue_by_number(number) else { return Ok(false) };
+    // Its due row is named by nobody else.
+    let due = work
+        .get_keys(StoreName::Due, Range::all(), None)?
+        .iter()
+        .filter_map(Due::read)
+        .find(|due| due.kind == DueKind::Retention && due.number == u64::from(number));
     let mut services = work.recount()?;
     services.retain(|service, _| catalog.queue_of(*service).is_some_and(|queue| queue.number == number));
     // The numbers that it had are not given again. Who remembers its line does not know this number of the turns.
     let turns = num_traits::ToPrimitive::to_u64(&work.now).unwrap_or_default();
-    let queue = Queue { turns, services, ..Queue::new(number, catalog.stamp) };
+    let oldest_due = due.map(|due| due.at);
+    let queue = Queue { turns, services, oldest_due, ..Queue::new(number, catalog.stamp) };
     work.write(Change::Put(StoreName::Queues, key.clone(), queue.record()));
     work.changes.notice.touch(&definition.name);
     Ok(true)

@@ -121,7 +121,7 @@ fn age(work: &mut Work<'_>, due: &Due) -> Outcome<u64> {
     let number = queue.map_or(FIRST_QUEUE, |queue| queue.number);
     work.queue(number)?;
     if u64::from(number) == due.number {
-        work.change_queue(number, |queue| queue.oldest_due = None);
+        work.change_queue(number, |queue| queue.oldest_due = queue.oldest_due.filter(|at| *at != due.at));
     }
     Ok(0)
 }

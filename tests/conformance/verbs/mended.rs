@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use pocket_broker::body::{Body, Value};
-use pocket_broker::definitions::Status;
+use pocket_broker::definitions::{QueueOptions, Status};
 use pocket_broker::store::{Key, Mode, Range, StoreName};
 use pocket_broker::{BeginDialog, RowFilter};
 
@@ -15,6 +15,8 @@ mount! {
     d37_a_timer_fires_without_its_body,
     d37_counters_are_counted_anew,
     d37_names_are_found_again,
+    d37_strangers_on_the_way_are_set_aside,
+    d37_the_end_of_retention_is_kept,
     d37_the_state_of_a_group,
     d37_turns_are_made_anew,
 }
@@ -109,6 +111,67 @@ async fn d37_names_are_found_again(shop: &Shop) {
     tab.close().await;
     assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 x", "0 DEFAULT 1 y"]);
     assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 m0", "0 DEFAULT 1 m1"]);
+}
+
+/// What is needed to mend one record can't be read itself.
+async fn d37_strangers_on_the_way_are_set_aside(shop: &Shop) {
+    for body in ["a", "b"] {
+        shop.order(body).await;
+    }
+    shop.enqueue_key("kitchen", "k", "m0").await;
+    break_record(shop, StoreName::Members, 0).await;
+    for place in 0..2 {
+        break_record(shop, StoreName::Conversations, place).await;
+    }
+    let tab = shop.another_tab().await;
+    tab.enqueue("kitchen", vec![shop.message("DEFAULT", "m1")], keyed("k"), None).await.expect("it can be enqueued");
+    tab.close().await;
+    assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 m0", "0 DEFAULT 1 m1"]);
+    shop.assert_sound().await;
+    for service in ["Nowhere", "Elsewhere"] {
+        let far = shop.broker.begin_dialog(dialog_of("Counter", service)).await;
+        shop.send(&far.expect("nobody is contacted").handle, "Order", service).await;
+    }
+    // The conversation of the first turn, which stands behind the lane of the error queue and those before it.
+    let mut first = None;
+    for place in 0..usize::try_from(shop.records_in(StoreName::Conversations).await).expect("few") {
+        let record = transact(&*shop.store, &[StoreName::Conversations], Mode::ReadOnly, async |tx| {
+            let key = tx.get_keys(StoreName::Conversations, &Range::all(), None).await?[place].clone();
+            tx.get(StoreName::Conversations, &key).await
+        });
+        let record = record.await.expect("it can be read").expect("it is there");
+        if record.items().iter().any(|field| field.text().as_deref() == Some("Nowhere")) {
+            first = Some(place);
+        }
+    }
+    break_record(shop, StoreName::Conversations, first.expect("one of them")).await;
+    for turn in 0..usize::try_from(shop.records_in(StoreName::Turns).await).expect("few") {
+        break_record(shop, StoreName::Turns, turn).await;
+    }
+    assert_eq!(shop.outside().await, ["Order 0 Elsewhere"]);
+}
+
+/// Of its due row the queue alone knew.
+async fn d37_the_end_of_retention_is_kept(shop: &Shop) {
+    let bounds = QueueOptions { retention: Some(true), max_age: Some(10_000.0), ..QueueOptions::default() };
+    shop.alter("kitchen", bounds).await;
+    shop.enqueue_key("kitchen", "a", "1").await;
+    shop.receive("kitchen").await;
+    assert_eq!(shop.records_in(StoreName::Due).await, 1);
+    for queue in 0..usize::try_from(shop.records_in(StoreName::Queues).await).expect("few") {
+        break_record(shop, StoreName::Queues, queue).await;
+        shop.broker.queues().await.expect("they can be looked at");
+    }
+    shop.assert_sound().await;
+    shop.clock().advance(6_000.0);
+    shop.enqueue_key("kitchen", "a", "2").await;
+    shop.receive("kitchen").await;
+    assert_eq!(shop.records_in(StoreName::Due).await, 1);
+    shop.pass(4_000.0).await;
+    assert_eq!(shop.rows("kitchen").await, ["0 DEFAULT 1 2"]);
+    shop.assert_sound().await;
+    shop.pass(6_000.0).await;
+    assert_eq!((shop.rows("kitchen").await.len(), shop.records_in(StoreName::Due).await), (0, 0));
 }
 
 async fn d37_the_state_of_a_group(shop: &Shop) {
