@@ -10,7 +10,7 @@ use crate::conversation::{Conversation, State};
 use crate::due::Due;
 use crate::error_queue;
 use crate::ids::{Decoded, Role, SideId};
-use crate::membership::read_member;
+use crate::membership::{all_members, read_member};
 use crate::reuse::named;
 use crate::stop::Outcome;
 use crate::store::{Change, Key, Range, StoreName};
@@ -89,15 +89,25 @@ fn stay(work: &mut Work<'_>, mut conversation: Box<Conversation>) -> Outcome<()>
 /// Whatever else names the conversation goes. Gives it, but for the turns, which say nothing of their own.
 fn expunge(work: &mut Work<'_>, number: u64) -> Outcome<Vec<Value>> {
     let is_of = |side: SideId| side.conversation == number;
+    let members = work.get_keys(StoreName::Members, all_members(), None)?;
+    let members: Vec<_> = members.iter().filter_map(Key::from_value).filter_map(|key| read_member(&key)).collect();
+    let (own, others): (Vec<_>, Vec<_>) = members.into_iter().partition(|(_, side)| is_of(*side));
+    let is_in = |members: &[(Rc<str>, SideId)], group: &Rc<str>| members.iter().any(|(other, _)| other == group);
+    // What a group knows goes with the last of its members.
+    let was_last = |group: &Rc<str>| {
+        let is_own = || Decoded::parse(group).is_some_and(|own| own.is_group && is_of(own.side));
+        (is_in(&own, group) || is_own()) && !is_in(&others, group)
+    };
     let mut gone = Vec::new();
     for store in [StoreName::Turns, StoreName::Members, StoreName::Due] {
         let records = work.get_range(store, Range::all(), None)?.to_vec();
         let keys = work.get_keys(store, Range::all(), None)?.to_vec();
-        for (key, record) in keys.iter().filter_map(Key::from_value).zip(records) {
+        for (key, record) in keys.iter().zip(records) {
+            let Some(key) = Key::from_value(key) else { continue };
             let is_its = match store {
                 StoreName::Turns => turn::side_of(&key).is_some_and(is_of),
                 StoreName::Due => Due::read(&key.to_value()).and_then(|due| due.conversation()) == Some(number),
-                _ => is_member(&key, &record, number),
+                _ => is_member(&key, &record, number, &was_last),
             };
             if is_its {
                 work.write(Change::Delete(store, key.clone()));
@@ -110,16 +120,14 @@ fn expunge(work: &mut Work<'_>, number: u64) -> Outcome<Vec<Value>> {
     Ok(gone)
 }
 
-/// Whether a record of the store `members` is of a conversation: a member of a group, what its own group knows, a name.
-fn is_member(key: &Key, record: &Value, number: u64) -> bool {
+/// Whether a record of the store `members` is of a conversation: a member of a group, what a group knows that it was the last of, a name.
+fn is_member(key: &Key, record: &Value, number: u64, was_last: &dyn Fn(&Rc<str>) -> bool) -> bool {
     let Key::List(parts) = key else { return false };
     match parts.as_slice() {
         [Key::Text(kind), ..] if &**kind == "g" => {
             read_member(key).is_some_and(|(_, side)| side.conversation == number)
         }
-        [Key::Text(kind), Key::Text(group)] if &**kind == "s" => {
-            Decoded::parse(group).is_some_and(|own| own.is_group && own.side.conversation == number)
-        }
+        [Key::Text(kind), Key::Text(group)] if &**kind == "s" => was_last(group),
         _ => named(record).is_ok_and(|named| named == number),
     }
 }

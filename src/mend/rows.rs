@@ -86,27 +86,32 @@ pub(crate) fn read_or_bury(work: &mut Work<'_>, conversation: &Conversation, ran
     Ok(runs)
 }
 
-/// Moves some runs of a side whose record can't be read to the error queue; false: there are none.
+/// Moves some runs of a side whose record can't be read to the error queue, and whatever else lies among them; false: there is nothing.
 pub(super) fn bury_some(work: &mut Work<'_>, id: SideId, most: u32, problem: &str) -> Outcome<bool> {
     let records = work.get_range(StoreName::Messages, message::keys_of(id), Some(most))?.to_vec();
     let keys = work.get_keys(StoreName::Messages, message::keys_of(id), Some(most))?.to_vec();
-    for (key, record) in keys.iter().filter_map(Key::from_value).zip(records.iter()) {
+    let mut is_moved = false;
+    for (key, record) in keys.iter().zip(&records) {
+        let Some(key) = Key::from_value(key) else { continue };
         let run = Run::read(record).map_err(|problem| problem_of(problem, (StoreName::Messages, &key)));
         let service = match run {
             Ok(run) => run.service,
             Err(problem) => problem.map(|_| None)?,
         };
-        let Some(rows) = Rows::of(work, &key)? else { continue };
-        let bodies = rows.bodies(work)?;
+        // `None`: its key is not that of a run.
+        let rows = Rows::of(work, &key)?;
+        let bodies = rows.as_ref().map_or(Ok(Vec::new()), |rows| rows.bodies(work))?;
         let row = raw_row(work, StoreName::Messages, &key, record.clone(), bodies);
-        let failed = lost_in(work, service, "".into(), rows.from, problem);
+        let (from, to) = rows.as_ref().map_or((0, 1), |rows| (rows.from, rows.to));
+        let failed = lost_in(work, service, "".into(), from, problem);
         error_queue::put(work, failed, row)?;
         work.write(Change::Delete(StoreName::Messages, key));
-        work.write(Change::DeleteRange(StoreName::Bodies, rows.range()));
+        rows.iter().for_each(|rows| work.write(Change::DeleteRange(StoreName::Bodies, rows.range())));
         work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
-        work.changes.counts.dropped += rows.to.saturating_sub(rows.from);
+        work.changes.counts.dropped += to.saturating_sub(from);
+        is_moved = true;
     }
-    Ok(!records.is_empty())
+    Ok(is_moved)
 }
 
 /// Reads a run that says which it is.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use pocket_broker::body::{Body, Value};
 use pocket_broker::definitions::Status;
 use pocket_broker::error::{Error, ErrorCode};
-use pocket_broker::store::{Fault, Key, Mode, Operation, Range, StoreName};
+use pocket_broker::store::{Direction, Fault, Key, Mode, Operation, Range, StoreName};
 use pocket_broker::{BeginDialog, EndpointFilter, Extent, ReceiveOptions, RowFilter};
 
 use super::super::support::shop::{Dialog, Shop, begin, keyed, named, refused, show_all, to_kitchen, top_of};
@@ -17,8 +17,10 @@ mount! {
     d37_a_conversation_goes_to_the_error_queue,
     d37_a_group_goes_on_without_it,
     d37_a_lane_begins_anew,
+    d37_a_row_under_a_key_of_no_class,
     d37_many_runs_are_moved_some_at_a_time,
     d37_only_who_needs_it_meets_it,
+    d37_the_last_of_a_group_takes_its_state_along,
     d37_two_tabs_and_no_space,
     d37_what_can_be_told_stays_in_state_er,
     d37_written_by_a_newer_build_it_is_not_touched,
@@ -142,6 +144,57 @@ async fn d37_a_group_goes_on_without_it(shop: &Shop) {
     assert_eq!(shop.receive("counter").await, [""; 0]);
     shop.assert_sound().await;
     assert_eq!(stores(shop).await, ["messages", "conversations"]);
+}
+
+/// What a group knows is the group's: it goes with the last member, whose own group it may be or not.
+async fn d37_the_last_of_a_group_takes_its_state_along(shop: &Shop) {
+    let first = shop.begin().await;
+    let related = BeginDialog { related_conversation: Some(first.handle.to_string()), ..to_kitchen() };
+    let second = shop.broker.begin_dialog(related).await.expect("the dialog begins");
+    shop.broker.set_group_state(&first.group_id, Body::small(Value::from("known"))).await.expect("it can be set");
+    break_record(shop, 0).await;
+    refused(shop.try_send(&first.handle, "Note", "x").await, ErrorCode::ConversationNotFound);
+    let known = shop.broker.get_group_state(&first.group_id).await.expect("it can be asked for");
+    assert_eq!(known.expect("it knows it").value.value().text().as_deref(), Some("known"));
+    // Behind the lane of the error queue or before it.
+    let place = second_place(shop, &second.handle).await;
+    break_record(shop, place).await;
+    refused(shop.try_send(&second.handle, "Note", "x").await, ErrorCode::ConversationNotFound);
+    let rows = failed(shop).await;
+    assert_eq!((rows.len(), shop.records_in(StoreName::Members).await), (2, 2), "each of them is a lane, and no more");
+    assert_eq!(rows[1].body.field("bodies").len(), 2, "the member and the state");
+}
+
+/// The place of the dialog whose initiator has this handle: the one that is no lane.
+async fn second_place(shop: &Shop, handle: &str) -> usize {
+    let id = shop.info(handle).await.expect("it is there").conversation_id;
+    let store = StoreName::Conversations;
+    let records = transact(&*shop.store, &[store], Mode::ReadOnly, async |tx| {
+        tx.get_range(store, &Range::all(), None, Direction::Forward).await
+    })
+    .await
+    .expect("they can be read");
+    let is_its = |record: &Value| record.items().iter().any(|field| field.text().as_deref() == Some(&*id));
+    records.iter().position(is_its).expect("one of them")
+}
+
+/// It belongs to the conversation all the same.
+async fn d37_a_row_under_a_key_of_no_class(shop: &Shop) {
+    shop.order("a").await;
+    shop.order("b").await;
+    let stray = transact(&*shop.store, &[StoreName::Messages], Mode::ReadWrite, async |tx| {
+        let keys = tx.get_keys(StoreName::Messages, &Range::all(), None).await?;
+        let Key::List(mut parts) = keys[0].clone() else { panic!("a list") };
+        parts[1] = Key::from(7u32);
+        tx.put(StoreName::Messages, Key::List(parts), Value::from("garbage"));
+        Ok(())
+    });
+    stray.await.expect("it can be stored");
+    break_record(shop, 0).await;
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 b"]);
+    assert_eq!(shop.receive("kitchen").await, [""; 0]);
+    assert_eq!(stores(shop).await, ["messages", "messages", "conversations"]);
+    assert_eq!(failed(shop).await[1].body.field("record").text().as_deref(), Some("garbage"), "as it was");
 }
 
 async fn d37_a_lane_begins_anew(shop: &Shop) {
