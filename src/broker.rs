@@ -327,6 +327,9 @@ impl Broker {
             self.core.brokers.set(self.core.brokers.get().saturating_sub(1));
             self.core.poller.ring();
         }
+        if !self.core.is_open() {
+            self.core.sieges.clear();
+        }
         for number in self.listeners.take() {
             self.core.forget(number);
         }

@@ -68,13 +68,9 @@ pub(crate) async fn with_groups<T>(
             _ => return Err(stop.into()),
         }
         let elsewhere = core.locks.passed(call).filter(|(_, elsewhere)| *elsewhere);
+        core.besiege(call);
         // Who waits for one group keeps no other, but what its transaction holds.
         core.locks.finish(call);
-        if let Some((group, _)) = &elsewhere
-            && core.locks.rob(group, call).await
-        {
-            continue;
-        }
         let deadline = deadline.get_or_insert_with(|| core.host.timer.sleep(timeout));
         // Has somebody let go since it was seen held? Then there is nothing to wait for, but the time may be over all the same.
         let is_over = if core.locks.releases() == releases {

@@ -6,7 +6,6 @@
 //! again. The commit does not rely on locks: see `verbs/take.rs`.
 
 mod origin;
-mod sightings;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -16,7 +15,6 @@ use std::rc::Rc;
 use futures_channel::oneshot;
 use futures_util::future::LocalBoxFuture;
 
-use self::sightings::Sightings;
 use crate::clock::Instant;
 use crate::lease::Leases;
 use crate::map::Map;
@@ -120,7 +118,6 @@ pub(crate) struct GroupLocks {
     /// How often somebody has let go.
     releases: Cell<u64>,
     holdings: Cell<u64>,
-    sightings: Sightings,
 }
 
 impl GroupLocks {
@@ -171,7 +168,7 @@ impl GroupLocks {
         match groups.get_mut(&**group) {
             Some(holders) => *holders.transaction.get_or_insert(transaction) == transaction,
             None => {
-                groups.insert(Rc::clone(group), Holders { transaction: Some(transaction), ..Holders::default() });
+                groups.insert(Rc::clone(group), Holders { transaction: Some(transaction), ..self.holding() });
                 true
             }
         }
@@ -241,6 +238,11 @@ impl GroupLocks {
         Some((group, elsewhere))
     }
 
+    /// The groups that a call has found in other contexts' hands.
+    pub(crate) fn elsewhere(&self, call: u64) -> Vec<Rc<str>> {
+        self.calls.borrow().get(&call).map(|seen| seen.elsewhere.clone()).unwrap_or_default()
+    }
+
     /// A call looks anew.
     pub(crate) fn look_again(&self, call: u64) {
         self.calls.borrow_mut().remove(&call);
@@ -261,14 +263,16 @@ impl GroupLocks {
     }
 
     fn let_go(&self, change: impl Fn(&mut Holders)) {
-        let (mut free, mut leased) = (Vec::new(), Vec::new());
+        let (mut free, mut leased, mut is_waited_for) = (Vec::new(), Vec::new(), false);
         let mut groups = self.groups.borrow_mut();
         groups.retain(|group, holders| {
+            let had = holders.transaction.is_some();
             change(holders);
             let is_held = holders.transaction.is_some() || !holders.calls.is_empty();
             if !is_held {
                 free.push(holders.guard.take());
                 leased.extend(holders.has_lease.then(|| (Rc::clone(group), holders.number)));
+                is_waited_for |= had && holders.has_lease;
             }
             is_held
         });
@@ -276,7 +280,7 @@ impl GroupLocks {
         // Only now: letting go may run others.
         drop(free);
         if let Some(leases) = self.leases.as_ref().filter(|_| !leased.is_empty()) {
-            leases.give_back(leased);
+            leases.give_back(leased, is_waited_for);
         }
     }
 

@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::transaction::Loss;
 
 /// From one sign of life to the next, in milliseconds, and how long a group is held without any.
-const BEAT: f64 = 30_000.0;
+pub(crate) const BEAT: f64 = 30_000.0;
 
 impl Core {
     /// A transaction may hold a group: sees to it that there are signs of life while one does.
@@ -48,7 +48,7 @@ async fn beat(core: Weak<Core>) {
             if lost.contains(&holding) {
                 this.lost(&holding.0, Some(holding.1));
             } else if !this.locks.leased(&holding) {
-                leases.give_back(vec![holding]);
+                leases.give_back(vec![holding], true);
             }
         }
     }

@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 
 use crate::body::Value;
 use crate::clock::Instant;
@@ -87,6 +88,11 @@ impl Leases {
         self.host.pulse.clock.now()
     }
 
+    /// Resolves after so many milliseconds of real time.
+    pub(crate) fn sleep(&self, ms: f64) -> LocalBoxFuture<'static, ()> {
+        self.host.pulse.timer.sleep(ms)
+    }
+
     fn lease(&self, number: u64) -> Lease {
         Lease { context: Rc::clone(&self.context), number, until: self.now() + LIFE }
     }
@@ -116,7 +122,7 @@ impl Leases {
         .await
     }
 
-    /// A sign of life for all of these; `true`: it has a lease already. Gives those that another context has taken over. Deletes what contexts
+    /// A sign of life for all of these; `true`: it should have a lease already. Gives those that another context has taken over. Deletes what contexts
     /// that died have left.
     pub(crate) async fn renew(&self, holdings: &[(Holding, bool)]) -> Result<Vec<Holding>> {
         self.change(async |tx| {
@@ -145,8 +151,9 @@ impl Leases {
         .await
     }
 
-    /// Gives groups back, beside whatever else goes on, and tells the other contexts.
-    pub(crate) fn give_back(self: &Rc<Self>, holdings: Vec<Holding>) {
+    /// Gives groups back, beside whatever else goes on. `is_waited_for`: the other contexts are told. (A call on its own has them for a moment only: what
+    /// it does tells enough, and who told of every look would wake others to look, and they him.)
+    pub(crate) fn give_back(self: &Rc<Self>, holdings: Vec<Holding>, is_waited_for: bool) {
         let this = Rc::clone(self);
         let give_back = async move {
             // A lease that can't be deleted ends by itself.
@@ -161,7 +168,9 @@ impl Leases {
                     Ok(())
                 })
                 .await;
-            this.tell();
+            if is_waited_for {
+                this.tell();
+            }
         };
         (self.host.spawn)(give_back.boxed_local());
     }

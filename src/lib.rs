@@ -124,6 +124,7 @@ mod retention;
 mod reuse;
 mod rows;
 mod seen;
+mod siege;
 mod stats;
 mod stop;
 pub mod store;

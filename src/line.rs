@@ -116,7 +116,7 @@ impl Line {
             self.read_on(work)?;
             let Some(turn) = self.turns.pop_front() else { return Ok(None) };
             if !work.is_free(&turn.group) {
-                if self.held.len() < HELD {
+                if self.held.len() < HELD && work.core.locks.are_asked_for_cheaply() {
                     self.held.push(turn.group);
                 }
                 continue;

@@ -64,7 +64,7 @@ pub(crate) trait MaybeNothing {
 /// Runs `attempt` until it finds something or the time is over. It sleeps between two attempts, without a storage transaction, until a commit
 /// touches the queue, a group is let go of, or the first group that it could not have is free.
 pub(crate) async fn wait_for<T: MaybeNothing>(
-    core: &Core,
+    core: &Rc<Core>,
     call: u64,
     wait: &Wait,
     cancelled: Option<&Cancelled>,
@@ -75,22 +75,15 @@ pub(crate) async fn wait_for<T: MaybeNothing>(
         // Listened to before it looks: what comes in between is not missed.
         let (rung, released) = (core.bell.listen(&wait.queue), core.locks.released());
         let found = attempt().await?;
-        if !found.is_nothing() {
-            return Ok(found);
-        }
-        let passed = core.locks.passed(call);
-        core.locks.finish(call);
-        if let Some((group, true)) = &passed
-            && core.locks.rob(group, call).await
-        {
-            continue;
-        }
-        if wait.timeout <= 0.0 {
+        core.besiege(call);
+        if wait.timeout <= 0.0 || !found.is_nothing() {
             return Ok(found);
         }
         if cancelled.is_some_and(|cancelled| cancelled()) {
             return Err(aborted());
         }
+        let passed = core.locks.passed(call);
+        core.locks.finish(call);
         let deadline = deadline.get_or_insert_with(|| core.host.timer.sleep(wait.timeout));
         let mut wakers: Vec<LocalBoxFuture<'_, bool>> = vec![
             deadline.map(|()| true).boxed_local(),

@@ -39,6 +39,11 @@ impl GroupLocks {
         }
     }
 
+    /// Whether asking costs no storage transaction.
+    pub(crate) fn are_asked_for_cheaply(&self) -> bool {
+        !matches!(self.sharing, Sharing::Leases)
+    }
+
     async fn take(&self, group: &Rc<str>) -> Option<Holders> {
         let holders = self.holding();
         match (&self.sharing, &self.leases) {
@@ -53,11 +58,16 @@ impl GroupLocks {
         }
     }
 
-    /// A holding that begins.
-    fn holding(&self) -> Holders {
+    /// A number for a holding.
+    pub(crate) fn next_number(&self) -> u64 {
         self.holdings.set(self.holdings.get() + 1);
+        self.holdings.get()
+    }
+
+    /// A holding that begins.
+    pub(super) fn holding(&self) -> Holders {
         let since = self.leases.as_ref().map_or(0.0, |leases| leases.now());
-        Holders { number: self.holdings.get(), since, ..Holders::default() }
+        Holders { number: self.next_number(), since, ..Holders::default() }
     }
 
     /// A batch finds out which groups it needs: until [`GroupLocks::assumed`], a group that is wanted counts as had. When there were any, the
@@ -106,11 +116,13 @@ impl GroupLocks {
 
     // ── signs of life ──
 
-    /// What transactions have held at least since a time, and whether others can see it already.
+    /// What transactions have held at least since a time, and whether there is a sign of it that others have seen, or should have seen.
     pub(crate) fn held_since(&self, time: Instant) -> Vec<(Holding, bool)> {
         let groups = self.groups.borrow();
         let long = groups.iter().filter(|(_, holders)| holders.transaction.is_some() && holders.since <= time);
-        long.map(|(group, holders)| ((Rc::clone(group), holders.number), holders.has_lease)).collect()
+        let is_late = |holders: &Holders| holders.since <= time - LIFE;
+        long.map(|(group, holders)| ((Rc::clone(group), holders.number), holders.has_lease || is_late(holders)))
+            .collect()
     }
 
     /// Whether any transaction holds a group.
@@ -125,10 +137,14 @@ impl GroupLocks {
         holders.map(|holders| holders.has_lease = true).is_some()
     }
 
-    /// The holdings of a transaction that others can see.
+    /// What a transaction holds that others may have taken over: what they can see, and what they should have seen for long.
     pub(crate) fn leases_of(&self, transaction: u64) -> Vec<Holding> {
-        let groups = self.groups.borrow();
-        let leased = groups.iter().filter(|(_, holders)| holders.transaction == Some(transaction) && holders.has_lease);
+        let Some(leases) = &self.leases else { return Vec::new() };
+        let (groups, time) = (self.groups.borrow(), leases.now() - LIFE);
+        let is_leased = |holders: &Holders| {
+            holders.transaction == Some(transaction) && (holders.has_lease || holders.since <= time)
+        };
+        let leased = groups.iter().filter(|(_, holders)| is_leased(holders));
         leased.map(|(group, holders)| (Rc::clone(group), holders.number)).collect()
     }
 
@@ -158,36 +174,6 @@ impl GroupLocks {
         // Only now: letting go may run others.
         drop(guard);
         transaction
-    }
-
-    /// Takes a group away from a context that shows no sign of life, if there is none for [`LIFE`](crate::lease::LIFE) that this context has
-    /// seen. Then the call has it.
-    pub(crate) async fn rob(&self, group: &Rc<str>, call: u64) -> bool {
-        let (Sharing::Locks(origin), Some(leases)) = (&self.sharing, &self.leases) else { return false };
-        let held = origin.held().await;
-        let owner = held.into_iter().find(|(name, _)| **name == **group).map(|(_, owner)| owner);
-        let now = leases.now();
-        let Some(since) = owner.and_then(|owner| self.sightings.see(group, owner, now)) else { return false };
-        if now < since + LIFE {
-            return false;
-        }
-        let holders = self.holding();
-        match leases.take(group, holders.number).await {
-            Ok(None) => {}
-            Ok(Some(until)) => {
-                self.sightings.believe(group, until - LIFE);
-                return false;
-            }
-            Err(_) => return false,
-        }
-        let guard = origin.steal(group).await;
-        if guard.is_none() {
-            leases.give_back(vec![(Rc::clone(group), holders.number)]);
-            return false;
-        }
-        self.look_again(call);
-        self.got(group, call, Holders { guard, has_lease: true, ..holders });
-        true
     }
 }
 

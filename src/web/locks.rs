@@ -84,6 +84,9 @@ impl WebLocks {
     /// Asks for a lock with an option. Gives nothing when it is not to be had.
     fn request(&self, name: &str, option: &str, value: &JsValue) -> oneshot::Receiver<Guard> {
         let (sender, receiver) = oneshot::channel();
+        // A browser may refuse without a call back.
+        let sender = Rc::new(Cell::new(Some(sender)));
+        let answer = Rc::clone(&sender);
         let name: Rc<str> = name.into();
         let (held_name, releasing) = (Rc::clone(&name), Rc::clone(&self.releasing));
         let is_over = Rc::new(Cell::new(false));
@@ -107,7 +110,7 @@ impl WebLocks {
             if let Some(held) = held {
                 // If nobody waits any more, it is let go of right here.
                 let guard: Guard = Box::new(held);
-                let _ = sender.send(guard);
+                let _ = answer.take().map(|answer| answer.send(guard));
             }
             until.into()
         };
@@ -121,6 +124,7 @@ impl WebLocks {
                 // A request that was taken back rejects; that is what was wanted. One that was granted resolves when the lock is free, and
                 // rejects when it was stolen.
                 let outcome = JsFuture::from(request).await;
+                drop(sender.take());
                 is_over.set(true);
                 let waiting = releasing.borrow_mut().remove(&*name);
                 waiting.into_iter().flatten().for_each(|waiter| _ = waiter.send(()));

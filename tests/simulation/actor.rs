@@ -78,9 +78,7 @@ impl Actor {
         let outcome = match &answer {
             Ok(answer) if call.is_nothing(answer) => Outcome::Nothing,
             Ok(answer) => Outcome::Answer(answer.clone()),
-            Err(error) if detail(error, "reason").as_deref() == Some("robbed") && origin.readers.has_outlaws() => {
-                Outcome::Nothing
-            }
+            Err(error) if detail(error, "reason").as_deref() == Some("robbed") && origin.may_rob() => Outcome::Nothing,
             Err(error) => outcome_of(error).unwrap_or_else(|| {
                 origin.report(Kind::Unsound, format!("{call:?} says {error:?}"));
                 Outcome::Nothing

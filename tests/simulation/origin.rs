@@ -23,7 +23,7 @@ use crate::lanes::Hint;
 use crate::model::{Names, service_number};
 use crate::readers::Readers;
 use crate::sabotage::{Sabotage, Saboteur};
-use crate::time::Time;
+use crate::time::{START, Time};
 
 /// How many ends are well known: the latest ones.
 const WELL_KNOWN: usize = 14;
@@ -104,6 +104,11 @@ pub(crate) struct Violation {
 }
 
 impl Origin {
+    /// Whether anybody can have been robbed, or have stood still for so long that he may have been.
+    pub(crate) fn may_rob(&self) -> bool {
+        self.readers.has_outlaws() || self.time.now() >= START + 150_000.0
+    }
+
     /// What tabs that were robbed believe to have does not count.
     pub(crate) fn note_robberies(&self) {
         self.locks.robbed().into_iter().for_each(|tab| self.readers.outlaw(tab));

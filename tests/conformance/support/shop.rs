@@ -76,6 +76,11 @@ impl Shop {
 
     /// Another broker over the same database that shares nothing else: another tab.
     pub(crate) async fn another_tab(&self) -> Broker {
+        self.another_tab_with_pulse().await.0
+    }
+
+    /// The same, and what it watches others by.
+    pub(crate) async fn another_tab_with_pulse(&self) -> (Broker, Rc<ManualTimer>) {
         self.tab(|number| match &self.host.host.sharing {
             Sharing::Locks(_) => Sharing::Locks(Rc::new(self.host.locks.of_tab(number))),
             other => other.clone(),
@@ -85,16 +90,16 @@ impl Shop {
 
     /// Another tab that was frozen and lost its locks: only the commit keeps it from the others.
     pub(crate) async fn tab_without_locks(&self) -> Broker {
-        self.tab(|_| Sharing::Alone).await
+        self.tab(|_| Sharing::Alone).await.0
     }
 
-    async fn tab(&self, sharing: impl Fn(u64) -> Sharing) -> Broker {
+    async fn tab(&self, sharing: impl Fn(u64) -> Sharing) -> (Broker, Rc<ManualTimer>) {
         self.tabs.set(self.tabs.get() + 1);
-        let mut other = host(Rc::clone(&self.store), self.tabs.get()).host;
+        let TestHost { host: mut other, pulse, .. } = host(Rc::clone(&self.store), self.tabs.get());
         (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
         other.pulse.clock = Rc::clone(&self.host.host.clock);
         other.sharing = sharing(self.tabs.get());
-        Broker::open(other).await.expect("the broker opens")
+        (Broker::open(other).await.expect("the broker opens"), pulse)
     }
 
     /// The locks of the origin as this tab sees them.

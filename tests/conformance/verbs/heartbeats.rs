@@ -5,28 +5,31 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::join;
-use pocket_broker::body::Value;
+use pocket_broker::body::{Body, Value};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::{Key, Operation, StoreName};
 use pocket_broker::{Broker, EndOptions, ReceiveOptions, Transaction};
 
-use super::super::support::host::tick;
+use super::super::support::host::{ManualTimer, tick};
 use super::super::support::shop::{Shop, begin, receive, refused, show_all};
 use super::super::support::{detail, put};
 
 mount! {
     d26_a_long_hold_gives_signs_of_life,
-    d26_a_sign_of_life_keeps_the_group,
-    d26_of_two_robbers_one_gets_it,
-    d26_the_robbed_one_that_has_not_heard_is_refused,
-    d26_end_robs_too,
-    d26_holders_that_change_are_not_robbed,
 }
 
 mount_with_locks! {
-    d26_the_last_sign_of_one_who_died_robs_nobody,
     d26_a_short_hold_writes_nothing,
     d26_who_gives_no_sign_is_robbed,
+    d26_a_sign_of_life_keeps_the_group,
+    d26_of_two_robbers_one_gets_it,
+    d26_the_robbed_one_that_has_not_heard_is_refused,
+    d26_who_was_wedged_before_his_first_sign_is_refused,
+    d26_who_lets_go_and_takes_again_is_not_robbed,
+    d26_a_reader_with_other_work_frees_a_group_too,
+    d26_a_verb_that_finds_its_group_held_besieges_it,
+    d26_sieges_end_with_the_broker,
+    d26_the_last_sign_of_one_who_died_robs_nobody,
 }
 
 const BEAT: f64 = 30_000.0;
@@ -50,13 +53,30 @@ async fn look(broker: &Broker) -> Vec<String> {
     show_all(&broker.receive("kitchen", ReceiveOptions::default(), None).await.expect("the queue is on"))
 }
 
-/// So much time passes, and these look in between: who has not looked for so long does not know who had the group meanwhile.
-async fn outlive(shop: &Shop, witnesses: &[&Broker]) {
-    for _ in 0..2 {
-        for witness in witnesses {
-            assert_eq!(look(witness).await, [""; 0]);
+/// A tab has met a group in others' hands: it waits a while before it takes notice, and then for as long as a holder may be silent.
+async fn besiege(shop: &Shop, pulse: &ManualTimer) {
+    pulse.until_sleeping().await;
+    assert_eq!(pulse.sleeps(), [BEAT]);
+    shop.clock().advance(BEAT);
+    pulse.fire();
+    pulse.until_sleeping().await;
+    assert_eq!(pulse.sleeps(), [LIFE]);
+}
+
+/// That time passes.
+fn outlast(shop: &Shop, pulse: &ManualTimer) {
+    shop.clock().advance(LIFE);
+    pulse.fire();
+}
+
+/// What another tab receives, once there is something.
+async fn get(broker: &Broker) -> Vec<String> {
+    loop {
+        let found = look(broker).await;
+        if !found.is_empty() {
+            return found;
         }
-        shop.clock().advance(LIFE / 2.0);
+        tick().await;
     }
 }
 
@@ -102,76 +122,86 @@ async fn d26_a_long_hold_gives_signs_of_life(shop: &Shop) {
 
 async fn d26_who_gives_no_sign_is_robbed(shop: &Shop) {
     let dialog = shop.order("m1").await;
-    let other = shop.another_tab().await;
+    let (other, pulse) = shop.another_tab_with_pulse().await;
     let wedged = begin(shop);
     let heard = watched(&wedged);
     receive(&wedged, "kitchen").await;
-    assert_eq!(look(&other).await, [""; 0], "from here on it has been seen");
-    shop.clock().advance(LIFE - 1.0);
-    assert_eq!(look(&other).await, [""; 0]);
-    shop.clock().advance(1.0);
-    let robber = other.begin().expect("the broker is open");
-    let waiting = ReceiveOptions { timeout: Some(1.0), ..ReceiveOptions::default() };
-    let found = robber.receive("kitchen", waiting).await.expect("it takes it away");
-    assert_eq!(show_all(&found), ["0 Order 0 m1"]);
+    let forever = ReceiveOptions { timeout: Some(f64::INFINITY), ..ReceiveOptions::default() };
+    let waiting = other.receive("kitchen", forever, None);
+    let robbing = async {
+        besiege(shop, &pulse).await;
+        outlast(shop, &pulse);
+    };
+    let (found, ()) = join(waiting, robbing).await;
+    assert_eq!(
+        show_all(&found.expect("it waits until it has it")),
+        ["0 Order 0 m1"],
+        "it did not wait for its next look"
+    );
     shop.host_locks().hear();
     assert_eq!(heard.take().as_deref(), Some("robbed"), "its signal aborts");
     refused(wedged.receive("kitchen", ReceiveOptions::default()).await, ErrorCode::TransactionClosed);
     refused(wedged.end_conversation(&dialog.target, EndOptions::default()).await, ErrorCode::TransactionClosed);
     refused(wedged.commit().await, ErrorCode::TransactionClosed);
-    robber.commit().await.expect("it has the group");
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
-    assert_eq!(shop.locks_held(), 0);
+    assert_eq!((shop.locks_held(), pulse.sleeping()), (0, 0));
 }
 
 async fn d26_a_sign_of_life_keeps_the_group(shop: &Shop) {
     shop.order("m1").await;
-    let other = shop.another_tab().await;
+    let (other, pulse) = shop.another_tab_with_pulse().await;
     let slow = begin(shop);
     receive(&slow, "kitchen").await;
     assert_eq!(look(&other).await, [""; 0]);
-    for _ in 0..6 {
+    besiege(shop, &pulse).await;
+    for _ in 0..5 {
         beat(shop).await;
-        assert_eq!(look(&other).await, [""; 0], "slow, but alive");
     }
-    // The last sign was just now: it counts as alive that long.
-    shop.clock().advance(LIFE - 1.0);
+    pulse.fire();
+    pulse.until_sleeping().await;
+    assert_eq!(pulse.sleeps(), [LIFE], "the last sign was just now: so long it counts as alive");
     assert_eq!(look(&other).await, [""; 0]);
-    shop.clock().advance(1.0);
-    let waiting = ReceiveOptions { timeout: Some(1.0), ..ReceiveOptions::default() };
-    let found = other.receive("kitchen", waiting, None).await.expect("now it is taken away");
-    assert_eq!(show_all(&found), ["0 Order 0 m1"]);
+    outlast(shop, &pulse);
+    assert_eq!(get(&other).await, ["0 Order 0 m1"]);
     shop.host_locks().hear();
     refused(slow.commit().await, ErrorCode::TransactionClosed);
 }
 
 async fn d26_of_two_robbers_one_gets_it(shop: &Shop) {
     shop.order("m1").await;
-    let (one, two) = (shop.another_tab().await, shop.another_tab().await);
+    let ((one, first), (two, second)) = (shop.another_tab_with_pulse().await, shop.another_tab_with_pulse().await);
     let wedged = begin(shop);
     receive(&wedged, "kitchen").await;
-    outlive(shop, &[&one, &two]).await;
-    let (first, second) = (one.begin().expect("it is open"), two.begin().expect("it is open"));
-    let wait = || ReceiveOptions { timeout: Some(1.0), ..ReceiveOptions::default() };
-    let both = pin!(join(first.receive("kitchen", wait()), second.receive("kitchen", wait())));
-    let (found, other) = shop.timer().wakes(both, async || shop.timer().fire()).await;
-    let count = show_all(&found.expect("no error")).len() + show_all(&other.expect("no error")).len();
-    assert_eq!(count, 1);
+    assert_eq!((look(&one).await, look(&two).await), (vec![], vec![]));
+    first.until_sleeping().await;
+    second.until_sleeping().await;
+    shop.clock().advance(BEAT);
+    [&first, &second].into_iter().for_each(|pulse| pulse.fire());
+    first.until_sleeping().await;
+    second.until_sleeping().await;
+    shop.clock().advance(LIFE);
+    [&first, &second].into_iter().for_each(|pulse| pulse.fire());
+    assert_eq!(get(&one).await, ["0 Order 0 m1"]);
+    assert_eq!(look(&two).await, [""; 0]);
     shop.host_locks().hear();
     refused(wedged.commit().await, ErrorCode::TransactionClosed);
 }
 
 /// Its context was frozen: its own call comes before it is told.
 async fn d26_the_robbed_one_that_has_not_heard_is_refused(shop: &Shop) {
-    shop.order("m1").await;
-    let other = shop.another_tab().await;
+    let dialog = shop.order("m1").await;
+    let (other, pulse) = shop.another_tab_with_pulse().await;
     let frozen = begin(shop);
     receive(&frozen, "kitchen").await;
     beat(shop).await;
-    outlive(shop, &[&other]).await;
+    assert_eq!(look(&other).await, [""; 0]);
+    besiege(shop, &pulse).await;
+    outlast(shop, &pulse);
     let robber = other.begin().expect("the broker is open");
-    let waiting = ReceiveOptions { timeout: Some(1.0), ..ReceiveOptions::default() };
-    robber.receive("kitchen", waiting).await.expect("it takes it away");
+    while robber.receive("kitchen", ReceiveOptions::default()).await.expect("the queue is on").is_empty() {
+        tick().await;
+    }
+    frozen.set_group_state(&dialog.target, Body::small("stale".into())).await.expect("it believes to have the group");
     let error = refused(frozen.commit().await, ErrorCode::TransactionClosed);
     assert_eq!(
         (detail(&error, "reason").as_deref(), detail(&error, "at").as_deref()),
@@ -182,36 +212,107 @@ async fn d26_the_robbed_one_that_has_not_heard_is_refused(shop: &Shop) {
     shop.host_locks().hear();
 }
 
-/// D25: a verb that finds its group held.
-async fn d26_end_robs_too(shop: &Shop) {
+/// He has no lease to lose, and wakes before he hears of it.
+async fn d26_who_was_wedged_before_his_first_sign_is_refused(shop: &Shop) {
+    shop.order("m1").await;
+    let (other, pulse) = shop.another_tab_with_pulse().await;
+    let (wedged, late) = (begin(shop), begin(shop));
+    receive(&wedged, "kitchen").await;
+    shop.order("m2").await;
+    receive(&late, "kitchen").await;
+    assert_eq!(look(&other).await, [""; 0]);
+    besiege_both(shop, &pulse).await;
+    outlast(shop, &pulse);
+    assert_eq!(get(&other).await, ["0 Order 0 m1"]);
+    // His overdue sign comes first: it takes nothing away from anybody.
+    shop.pulse().fire();
+    while late.is_open() {
+        tick().await;
+    }
+    refused(wedged.commit().await, ErrorCode::TransactionClosed);
+    refused(late.commit().await, ErrorCode::TransactionClosed);
+    assert_eq!(get(&other).await, ["0 Order 0 m2"]);
+    shop.host_locks().hear();
+}
+
+/// Two groups at once.
+async fn besiege_both(shop: &Shop, pulse: &ManualTimer) {
+    for length in [BEAT, LIFE] {
+        while pulse.sleeps() != [length, length] {
+            tick().await;
+        }
+        if length == BEAT {
+            shop.clock().advance(BEAT);
+            pulse.fire();
+        }
+    }
+}
+
+/// Every look meets the same tab, and each time it has the group anew.
+async fn d26_who_lets_go_and_takes_again_is_not_robbed(shop: &Shop) {
+    shop.order("m1").await;
+    let (other, pulse) = shop.another_tab_with_pulse().await;
+    for _ in 0..3 {
+        let holding = begin(shop);
+        receive(&holding, "kitchen").await;
+        assert_eq!(look(&other).await, [""; 0]);
+        besiege(shop, &pulse).await;
+        holding.rollback();
+        while shop.locks_held() > 0 {
+            tick().await;
+        }
+    }
+    let last = begin(shop);
+    receive(&last, "kitchen").await;
+    assert_eq!(pulse.sleeping(), 0, "each siege ended with the holding that it was of");
+    assert_eq!(look(&other).await, [""; 0]);
+    last.commit().await.expect("nobody has robbed it");
+    assert_eq!(shop.rows("kitchen").await, [""; 0]);
+}
+
+async fn d26_a_reader_with_other_work_frees_a_group_too(shop: &Shop) {
+    shop.order("m1").await;
+    let (other, pulse) = shop.another_tab_with_pulse().await;
+    let wedged = begin(shop);
+    receive(&wedged, "kitchen").await;
+    shop.order("m2").await;
+    assert_eq!(look(&other).await, ["0 Order 0 m2"], "it never finds nothing");
+    besiege(shop, &pulse).await;
+    outlast(shop, &pulse);
+    assert_eq!(get(&other).await, ["0 Order 0 m1"]);
+    shop.host_locks().hear();
+    refused(wedged.commit().await, ErrorCode::TransactionClosed);
+}
+
+/// D25.
+async fn d26_a_verb_that_finds_its_group_held_besieges_it(shop: &Shop) {
     let dialog = shop.order("m1").await;
-    let other = shop.another_tab().await;
+    let (other, pulse) = shop.another_tab_with_pulse().await;
     let wedged = begin(shop);
     receive(&wedged, "kitchen").await;
     let early = pin!(other.end_conversation(&dialog.target, EndOptions::default()));
     let ended = shop.timer().wakes(early, async || shop.timer().fire()).await;
     refused(ended, ErrorCode::GroupLocked);
-    outlive(shop, &[&other]).await;
-    other.end_conversation(&dialog.target, EndOptions::default()).await.expect("it need not wait");
+    besiege(shop, &pulse).await;
+    outlast(shop, &pulse);
+    other.end_conversation(&dialog.target, EndOptions::default()).await.expect("it is free, or will be in a moment");
     shop.host_locks().hear();
     refused(wedged.commit().await, ErrorCode::TransactionClosed);
 }
 
-async fn d26_holders_that_change_are_not_robbed(shop: &Shop) {
+async fn d26_sieges_end_with_the_broker(shop: &Shop) {
     shop.order("m1").await;
-    let (other, third) = (shop.another_tab().await, shop.another_tab().await);
-    for holder in [&shop.broker, &third, &shop.broker] {
-        let holding = holder.begin().expect("the broker is open");
-        assert_eq!(
-            show_all(&holding.receive("kitchen", ReceiveOptions::default()).await.expect("it is free")).len(),
-            1
-        );
-        assert_eq!(look(&other).await, [""; 0]);
-        shop.clock().advance(LIFE - 1.0);
-        assert_eq!(look(&other).await, [""; 0]);
-        holding.rollback();
+    let (other, pulse) = shop.another_tab_with_pulse().await;
+    let holding = begin(shop);
+    receive(&holding, "kitchen").await;
+    assert_eq!(look(&other).await, [""; 0]);
+    besiege(shop, &pulse).await;
+    other.close().await;
+    while pulse.sleeping() > 0 {
+        tick().await;
     }
-    assert_eq!(look(&other).await, ["0 Order 0 m1"]);
+    holding.commit().await.expect("it commits");
+    assert_eq!(shop.locks_held(), 0);
 }
 
 /// Its lock was free at once, and its lease lives on for a while.
