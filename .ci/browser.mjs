@@ -21,6 +21,7 @@ const DRIVERS = {
 const TARGET = "wasm32-unknown-unknown";
 const START_LIMIT = 120_000; // From the runner's start to the first line from the page: seconds on an idle machine.
 const TEST_LIMIT = 900; // Seconds for one context's suite, which takes a quarter of it on two slow cores.
+const SIDE_BY_SIDE = 2; // Contexts at a time: a suite mostly waits for the browser's storage, so two take little longer than one.
 let starts = 3; // How often a suite is started at most. A browser that fails them all gets one for each suite after that.
 
 const root = resolve(fileURLToPath(import.meta.url), "../..");
@@ -132,7 +133,7 @@ async function startDisplay() {
 }
 
 /** One run of one suite. `started` tells whether the page came up, which is what decides between a failed start and failed tests. */
-async function run(file, environment) {
+async function run(context, file, environment) {
   if (stopping) throw new Error("stopped");
   // Drivers keep profiles in the temporary folder, and the runner kills them before they can clear up.
   const scratch = await mkdtemp(join(tmpdir(), "pocket-broker-"));
@@ -154,11 +155,11 @@ async function run(file, environment) {
   const read = async (stream) => {
     for await (const line of createInterface({ input: stream })) {
       lines.push(line);
-      if (started) console.log(line);
+      if (started) console.log(`${context} | ${line}`);
       else if (/running \d+ tests?$/.test(line)) {
         started = true;
         clearTimeout(limit);
-        console.log(line);
+        console.log(`${context} | ${line}`);
       }
       const counts = /^test result: (\w+)\. (\d+) passed; (\d+) failed; (\d+) ignored/.exec(line);
       if (counts) result = { passed: Number(counts[2]), failed: Number(counts[3]), ignored: Number(counts[4]) };
@@ -177,8 +178,8 @@ async function run(file, environment) {
 
 async function suite(context, file, environment) {
   for (let attempt = 1; ; attempt += 1) {
-    console.log(`--- ${browser} ${context}`);
-    const { code, lines, started, stuck, result } = await run(file, environment);
+    console.log(`--- ${browser} ${context} begins`);
+    const { code, lines, started, stuck, result } = await run(context, file, environment);
     if (result) {
       const good = code === 0 && result.failed === 0 && result.passed > 0;
       if (!good && result.failed === 0) console.log(`${browser} ${context}: ${result.passed > 0 ? `ended with code ${code}` : "ran no test"}`);
@@ -218,14 +219,20 @@ async function main() {
     // Its sandbox needs user namespaces, which root in a container does not have. Only our own pages are opened.
     environment.WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS = "1";
   }
-  const summary = [];
-  for (const context of contexts) {
-    if (context === "service_worker" && !hasModuleServiceWorkers()) {
-      console.log(`${browser} ${context}: NOT RUN: this Firefox has no module service workers, which the suite's runner needs; Firefox 147 and newer do`);
-      continue;
-    }
-    summary.push({ context, ...(await suite(context, files.get(context), environment)) });
+  const hasModuleWorkers = hasModuleServiceWorkers();
+  const left = contexts.filter((context) => context !== "service_worker" || hasModuleWorkers);
+  if (left.length < contexts.length) {
+    console.log(`${browser} service_worker: NOT RUN: this Firefox has no module service workers, which the suite's runner needs; Firefox 147 and newer do`);
   }
+  const results = new Map();
+  const queue = [...left];
+  const work = async () => {
+    for (let context = queue.shift(); context !== undefined; context = queue.shift()) {
+      results.set(context, await suite(context, files.get(context), environment));
+    }
+  };
+  await Promise.all(Array.from({ length: SIDE_BY_SIDE }, work));
+  const summary = left.map((context) => ({ context, ...results.get(context) }));
   if (display) await endSession(display.pid);
   for (const { context, passed, failed } of summary) console.log(`${browser} ${context}: ${passed} passed, ${failed} failed`);
   return summary.every(({ failed }) => failed === 0);
