@@ -211,14 +211,10 @@ impl Core {
             if let Some(number) = self.next_number() {
                 return Ok(number);
             }
-            let closings = self.gate.closings();
-            let claimed = transact(&*self.host.store, &[StoreName::Meta], Mode::ReadWrite, async |tx| {
+            let claim = self.transact(&[StoreName::Meta], Mode::ReadWrite, async |tx| {
                 claim(tx, Number::Conversation, CONVERSATIONS).await
             });
-            let claimed = match claimed.await {
-                Err(error) if self.was_suspended(&error, closings) => continue,
-                claimed => claimed?,
-            };
+            let claimed = claim.await?;
             // Another BEGIN may have claimed a block meanwhile: one of the two goes unused.
             self.conversations.set((claimed, claimed + CONVERSATIONS));
         }

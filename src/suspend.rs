@@ -17,7 +17,7 @@ use crate::core::{Core, Host};
 use crate::error::{Error, Result};
 use crate::group::{Guard, Locks, Sharing};
 use crate::notice::Notice;
-use crate::store::{Mode, Session, Store, StoreName};
+use crate::store::{Mode, Session, Store, StoreName, Tx, transact};
 use crate::transaction::Loss;
 
 /// Closed while the context sleeps: nobody gets to the ports.
@@ -170,6 +170,22 @@ impl Core {
     /// Whether an error came of a suspension: nothing has happened then, and the same may be begun again. `closings`: how many there were before.
     pub(crate) fn was_suspended(&self, error: &Error, closings: u64) -> bool {
         error.is_rolled_back() && self.gate.closings() != closings
+    }
+
+    /// One storage transaction; another one when a suspension has cut it off.
+    pub(crate) async fn transact<T>(
+        &self,
+        scope: &[StoreName],
+        mode: Mode,
+        work: impl AsyncFn(&Tx) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let closings = self.gate.closings();
+            match transact(&*self.host.store, scope, mode, &work).await {
+                Err(error) if self.was_suspended(&error, closings) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     fn suspend(&self) {

@@ -13,7 +13,7 @@ use crate::ids::SideId;
 use crate::map::Map;
 use crate::message;
 use crate::record::{self, Fields, Read, float};
-use crate::store::{Change, Key, Mode, Range, Source, StoreName, Tx, transact};
+use crate::store::{Change, Key, Mode, Range, Source, StoreName, Tx};
 use crate::work::Work;
 
 /// More runs than this are left to the sweep.
@@ -103,19 +103,15 @@ pub(crate) fn resume(core: &Rc<Core>) {
 async fn sweep(core: &Core) -> Result<()> {
     core.dead.count.set(0);
     while !core.closed.get()
-        && transact(
-            &*core.host.store,
-            &[StoreName::Meta, StoreName::Messages, StoreName::Bodies],
-            Mode::ReadWrite,
-            async |tx| sweep_slice(tx).await,
-        )
-        .await?
+        && core
+            .transact(&[StoreName::Meta, StoreName::Messages, StoreName::Bodies], Mode::ReadWrite, sweep_slice)
+            .await?
     {}
     let spans = core.dead.spans.take();
     if spans.is_empty() || core.closed.get() {
         return Ok(());
     }
-    transact(&*core.host.store, &[StoreName::Messages], Mode::ReadWrite, async |tx| {
+    core.transact(&[StoreName::Messages], Mode::ReadWrite, async |tx| {
         for (service, (first, last)) in spans.iter() {
             walk(tx, *service, *first, *last).await?;
         }

@@ -24,7 +24,7 @@ impl Transaction {
         let outcome = if state.done.is_empty() {
             Ok(())
         } else {
-            let stored = self.store_mended(Rc::new(Verb::All(state.done))).await;
+            let stored = self.store_mended(Rc::new(Verb::All(state.done, self.core.gate.closings()))).await;
             stored.inspect(|()| self.core.locks.given_back(self.number))
         };
         match &outcome {
@@ -54,14 +54,16 @@ impl Transaction {
     }
 
     /// Rolls back because the handler of what was received first has failed, and counts that: says what comes next. After a commit that failed, too.
-    /// `None`: it is not the message's fault, nothing is counted.
+    /// `None`: it is not the message's fault, nothing is counted. Nor is it when the transaction is lost.
     ///
     /// # Errors
     /// Those of the store: nothing was counted.
     pub async fn recover(&self, failure: Failure, policy: Recoverability) -> Result<Option<Recovered>> {
         let code = failure.error.code.as_deref().and_then(ErrorCode::named);
         let first = self.first.borrow_mut().take();
-        let Some((id, row)) = first.filter(|_| !code.is_some_and(ErrorCode::is_circumstance)) else {
+        let is_circumstance =
+            matches!(self.phase.get(), Phase::Lost(_)) || code.is_some_and(ErrorCode::is_circumstance);
+        let Some((id, row)) = first.filter(|_| !is_circumstance) else {
             self.rollback();
             return Ok(None);
         };

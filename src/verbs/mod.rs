@@ -53,6 +53,7 @@ use crate::reads::Reads;
 use crate::recoverability::{self, Finally, Recover, Recovered};
 use crate::rows::Rows;
 use crate::stop::Outcome;
+use crate::transaction::Loss;
 use crate::waiting::{MaybeNothing, Wait};
 use crate::work::Work;
 
@@ -90,8 +91,8 @@ pub(crate) enum Verb {
     Unbury(Unbury),
     /// A record that can't be read is set aside.
     Mend(Place),
-    /// What a transaction did, all or nothing.
-    All(Vec<Rc<Verb>>),
+    /// What a transaction did, all or nothing; and how often the page had slept when its commit was asked for.
+    All(Vec<Rc<Verb>>, u64),
 }
 
 /// What a verb answers.
@@ -144,7 +145,11 @@ impl Verb {
     /// Runs it.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {
-            Self::All(verbs) => {
+            Self::All(verbs, closings) => {
+                if work.core.gate.closings() != *closings {
+                    // Its groups were let go of before it could begin, and others may have had them since.
+                    return Err(work.at_commit(Loss::Suspended.error()).into());
+                }
                 work.check_leases()?;
                 for verb in verbs {
                     verb.run_one(work)?;
@@ -207,7 +212,7 @@ impl Verb {
             Self::Unbury(unbury) => unbury.run(work).map(Answer::Unburied),
             Self::Mend(place) => mend(work, place).map(Answer::Mended),
             // A transaction holds no transaction.
-            Self::All(_) => Ok(Answer::Done),
+            Self::All(..) => Ok(Answer::Done),
         }
     }
 
@@ -254,7 +259,7 @@ impl Verb {
             }
             Self::Take(takes) => takes.iter().for_each(|take| guess_side(core, reads, take.side)),
             Self::Attempts(sides, _) => sides.iter().for_each(|side| guess_side(core, reads, *side)),
-            Self::All(verbs) => verbs.iter().for_each(|verb| verb.guess(core, reads)),
+            Self::All(verbs, _) => verbs.iter().for_each(|verb| verb.guess(core, reads)),
             _ => {}
         }
     }
@@ -299,7 +304,7 @@ impl Verb {
     /// Whether the stores that messages go through are all it needs.
     pub(crate) fn is_plain(&self) -> bool {
         match self {
-            Self::All(verbs) => verbs.iter().all(|verb| verb.is_plain()),
+            Self::All(verbs, _) => verbs.iter().all(|verb| verb.is_plain()),
             Self::End(_) | Self::PurgeArchive(_) => false,
             Self::Define(_) | Self::AlterQueue(..) | Self::AlterService(..) => false,
             Self::DropService(_) | Self::DropQueue(_) => false,
@@ -317,7 +322,7 @@ impl Verb {
             }
             Self::BeginTimer(timer) => timer.size(),
             Self::SetGroupState(_, body) => body.size,
-            Self::All(verbs) => verbs.iter().map(|verb| verb.size()).sum(),
+            Self::All(verbs, _) => verbs.iter().map(|verb| verb.size()).sum(),
             _ => 0.0,
         }
     }

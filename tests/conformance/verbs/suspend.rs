@@ -5,13 +5,17 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{join, join3};
+use pocket_broker::body::Body;
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::{Fault, Operation};
-use pocket_broker::{Broker, EndOptions, EnqueueOptions, Notice, ReceiveOptions, RowFilter};
+use pocket_broker::{
+    Broker, EndOptions, EnqueueOptions, FailureKind, Notice, ReceiveOptions, Recoverability, RowFilter,
+};
 
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, begin, named, receive, refused, send, show_all, to_kitchen};
 use super::super::support::{detail, poll_once};
+use super::recoverability::failure;
 
 mount! {
     d26_a_reader_that_waits_asks_for_no_lock_meanwhile,
@@ -28,6 +32,7 @@ mount! {
 }
 
 mount_with_locks! {
+    d26_a_commit_that_has_to_begin_after_a_sleep_is_refused,
     d26_a_page_that_is_put_away_lets_go_of_its_groups,
 }
 
@@ -80,6 +85,44 @@ async fn d26_a_page_that_is_put_away_lets_go_of_its_groups(shop: &Shop) {
     assert_eq!(shop.locks_held(), 0);
 }
 
+/// Others had its groups meanwhile. Once it waits to be begun, once it is cut off in its reads.
+async fn d26_a_commit_that_has_to_begin_after_a_sleep_is_refused(shop: &Shop) {
+    let other = shop.another_tab().await;
+    let dialog = shop.order("a").await;
+    let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
+    let state = |text: &str| Body::small(text.into());
+    for has_begun in [false, true] {
+        let transaction = begin(shop);
+        assert_eq!(receive(&transaction, "kitchen").await, ["0 Order 0 a"]);
+        transaction.set_group_state(&group, state("stale")).await.expect("it may");
+        let mut committed = pin!(transaction.commit());
+        if has_begun {
+            for read in [Operation::Get, Operation::GetRange, Operation::GetKeys] {
+                shop.faults.plan(read, 1, Fault::Delay);
+            }
+        }
+        assert!(poll_once(&mut committed).await.is_pending());
+        while has_begun && shop.faults.held() == 0 {
+            tick().await;
+        }
+        put_away(shop).await;
+        shop.faults.clear();
+        shop.faults.release();
+        other.set_group_state(&group, state("fresh")).await.expect("nobody has it");
+        shop.broker.restore();
+        let error = refused(committed.await, ErrorCode::TransactionClosed);
+        assert_eq!(detail(&error, "reason").as_deref(), Some("suspended"));
+        assert_eq!(detail(&error, "at").as_deref(), Some("commit"));
+        assert!(!transaction.is_open());
+        let known = other.get_group_state(&group).await.expect("it can be read").expect("it was set");
+        assert_eq!(known.value.value().text().as_deref(), Some("fresh"));
+        settle().await;
+        assert_eq!(shop.locks_held(), 0);
+    }
+    assert_eq!(shop.queue("kitchen").await.consecutive_rollbacks, 0);
+    assert_eq!(shop.receive("kitchen").await, ["0 Order 0 a"]);
+}
+
 async fn a_rollback_by_suspension_is_no_failure(shop: &Shop) {
     shop.order("a").await;
     for _ in 0..7 {
@@ -88,8 +131,12 @@ async fn a_rollback_by_suspension_is_no_failure(shop: &Shop) {
         put_away(shop).await;
         transaction.fail(None).await;
         shop.broker.restore();
+        let failure = failure(FailureKind::Ordinary);
+        let recovered = transaction.recover(failure, Recoverability::default()).await;
+        assert_eq!(recovered.expect("nothing is stored"), None, "its handler failed because of it");
         settle().await;
     }
+    assert_eq!(shop.messages("kitchen", RowFilter::default()).await[0].attempts, 0);
     let queue = shop.queue("kitchen").await;
     assert!(queue.is_receive_enabled, "it is not poison");
     assert_eq!(queue.consecutive_rollbacks, 0);

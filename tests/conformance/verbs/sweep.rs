@@ -13,6 +13,7 @@ mount! {
     a_side_that_waits_outside_is_swept_too,
     many_runs_are_archived_before_they_are_swept,
     rows_are_gone_at_once_and_from_the_disk_in_time,
+    what_a_sleep_cuts_off_goes_on_afterwards,
     what_one_broker_leaves_another_sweeps,
 }
 
@@ -83,6 +84,24 @@ async fn what_one_broker_leaves_another_sweeps(shop: &Shop) {
     let other = shop.another_tab().await;
     until_swept(shop).await;
     other.close().await;
+}
+
+async fn what_a_sleep_cuts_off_goes_on_afterwards(shop: &Shop) {
+    let dialog = many_runs(shop).await;
+    // In the middle of the second slice.
+    shop.faults.plan(Operation::GetKeys, 2, Fault::Delay);
+    shop.end(&dialog.target).await;
+    while shop.faults.held() == 0 {
+        tick().await;
+    }
+    shop.broker.suspend();
+    shop.faults.release();
+    for _ in 0..50 {
+        tick().await;
+    }
+    assert!(shop.records_in(StoreName::Messages).await > 1, "it has not finished");
+    shop.broker.restore();
+    until_swept(shop).await;
 }
 
 async fn many_runs_are_archived_before_they_are_swept(shop: &Shop) {
