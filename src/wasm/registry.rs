@@ -74,6 +74,14 @@ pub(super) struct Member {
     is_closed: Cell<bool>,
 }
 
+/// The page, as the events have told.
+#[derive(Debug, Default)]
+struct Page {
+    is_away: Cell<bool>,
+    /// Once it is open.
+    connection: RefCell<Weak<Connection>>,
+}
+
 enum Entry {
     /// Somebody opens it; the others wait.
     Opening(Vec<oneshot::Sender<()>>),
@@ -120,8 +128,11 @@ pub(super) async fn join(
             // However it ended for the other one: look again.
             Some(Err(receiver)) => _ = receiver.await,
             None => {
+                // From now on, because the page may be put away while it is opened.
+                let page = Rc::new(Page::default());
+                let lifecycle = page.listen();
                 let connection = Connection::open(name, settings, clock.clone()).await.map(Rc::new);
-                connection.iter().for_each(Connection::follow_page);
+                let connection = connection.inspect(|connection| connection.follow(&page, lifecycle));
                 let opened = connection.as_ref().ok().map(|connection| Entry::Open(Rc::clone(connection)));
                 let before = with(|connections| match opened {
                     Some(entry) => connections.insert(name.to_owned(), entry),
@@ -144,6 +155,19 @@ pub(super) fn close_all(name: &str, reason: &str) {
     });
     if let Some(connection) = connection {
         connection.close_from_outside(reason);
+    }
+}
+
+impl Page {
+    fn listen(self: &Rc<Self>) -> Option<Lifecycle> {
+        let (sleeping, back) = (Rc::clone(self), Rc::clone(self));
+        Lifecycle::new(move || sleeping.set(true), move || back.set(false))
+    }
+
+    fn set(&self, is_away: bool) {
+        self.is_away.set(is_away);
+        let connection = self.connection.borrow().upgrade();
+        connection.iter().for_each(|connection| if is_away { connection.suspend() } else { connection.restore() });
     }
 }
 
@@ -249,11 +273,12 @@ impl Connection {
     }
 
     /// Lets go of everything while the page sleeps.
-    fn follow_page(self: &Rc<Self>) {
-        let (sleeping, back) = (Rc::downgrade(self), Rc::downgrade(self));
-        let on_sleep = move || sleeping.upgrade().iter().for_each(|connection| connection.suspend());
-        let on_return = move || back.upgrade().iter().for_each(|connection| connection.restore());
-        self.lifecycle.replace(Lifecycle::new(on_sleep, on_return));
+    fn follow(self: &Rc<Self>, page: &Page, lifecycle: Option<Lifecycle>) {
+        page.connection.replace(Rc::downgrade(self));
+        self.lifecycle.replace(lifecycle);
+        if page.is_away.get() {
+            self.suspend();
+        }
     }
 
     fn suspend(&self) {

@@ -64,6 +64,25 @@ asleep("a page that is put away holds no lock, no connection and no channel, and
   h.equal(closed, [{ reason: "upgraded-elsewhere" }]);
 });
 
+asleep("a page that is put away while a broker is opened holds no connection and no channel, and the broker goes on when it is back", async (h) => {
+  const name = h.name();
+  h.forget(name);
+  const channels = new Set();
+  h.patch(BroadcastChannel.prototype, "close", (original) => function () { channels.delete(this.name); return original.call(this); });
+  h.patch(globalThis, "BroadcastChannel", (Original) => class extends Original { constructor(channel) { super(channel); channels.add(channel); } });
+  const restore = h.patch(IDBFactory.prototype, "open", (original) => function (...args) {
+    restore();
+    h.state.putAway();
+    return original.apply(this, args);
+  });
+  const broker = await h.within(3_000, h.open({}, name), "the broker");
+  h.equal([...channels], []);
+  const reader = broker.queues();
+  await h.within(3_000, h.done(indexedDB.open(name, 99)).then((db) => db.close(), () => {}), "an upgrade that nobody is in the way of");
+  h.state.comeBack();
+  await h.rejects(reader, { code: "Closed", details: { reason: "upgraded-elsewhere" } });
+});
+
 asleep("the same Broker goes on: readers that wait, an activation, a request, and calls that were made meanwhile", async (h) => {
   const broker = await h.openShop({ queues: { jobs: {}, mails: {} } });
   const trouble = h.collect(broker, "critical-error");
