@@ -1,0 +1,41 @@
+//! What a broker is told from outside: by other contexts, and by whoever holds its connection.
+
+use std::rc::Rc;
+
+use super::Broker;
+
+impl Broker {
+    /// Another context has committed something that touches these queues.
+    pub fn hear(&self, queues: &[Rc<str>]) {
+        self.core.bell.ring(queues);
+    }
+
+    /// Another context has given a group back.
+    pub fn released_elsewhere(&self) {
+        self.core.locks.wake();
+        self.core.bell.ring_all();
+    }
+
+    /// Lets whoever waits look whether it is still wanted.
+    pub fn nudge(&self) {
+        self.core.bell.ring_all();
+    }
+
+    /// The connection is gone, or nobody needs it any more: whatever is asked of any broker over it is refused from now on.
+    pub fn abandon(&self) {
+        self.core.closed.set(true);
+        self.core.gate.unlock();
+        self.core.poller.ring();
+    }
+
+    /// Another context has committed something that is due at a time.
+    pub fn due_elsewhere(&self, at: f64) {
+        self.core.poll_by(at);
+    }
+
+    /// Calls `lost` when the database is gone: with `true` if it may have been deleted while the page slept, with `false` if the browser has thrown
+    /// it away.
+    pub fn on_lost(&self, lost: Rc<dyn Fn(bool)>) {
+        self.core.on_lost(lost);
+    }
+}
