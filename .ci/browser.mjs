@@ -106,6 +106,8 @@ async function compile() {
   const args = ["test", "--no-run", "--target", TARGET, "--message-format=json-render-diagnostics"];
   const cargo = start("cargo", [...args, ...contexts.flatMap((context) => ["--test", context])], {
     stdio: ["ignore", "pipe", "inherit"],
+    // The runner takes gigabytes to read debug information that nobody looks at; names stay.
+    env: { ...process.env, CARGO_PROFILE_DEV_DEBUG: "0", CARGO_PROFILE_TEST_DEBUG: "0" },
   });
   const end = ended(cargo);
   const files = new Map();
