@@ -91,7 +91,7 @@ async fn d26_a_short_hold_writes_nothing(shop: &Shop) {
     shop.order("m1").await;
     let before = meta(shop).await;
     let transaction = begin(shop);
-    receive(&transaction, "kitchen").await;
+    assert_eq!(receive(&transaction, "kitchen").await.len(), 1, "it has the group");
     assert_eq!((meta(shop).await, shop.pulse().sleeps()), (before, vec![BEAT]));
     transaction.commit().await.expect("it commits");
     shop.clock().advance(BEAT);
@@ -106,7 +106,7 @@ async fn d26_a_long_hold_gives_signs_of_life(shop: &Shop) {
     shop.order("m1").await;
     let before = meta(shop).await;
     let transaction = begin(shop);
-    receive(&transaction, "kitchen").await;
+    assert_eq!(receive(&transaction, "kitchen").await.len(), 1, "it has the group");
     for _ in 0..3 {
         beat(shop).await;
         assert_eq!(meta(shop).await, before + 1);
@@ -125,7 +125,7 @@ async fn d26_who_gives_no_sign_is_robbed(shop: &Shop) {
     let (other, pulse) = shop.another_tab_with_pulse().await;
     let wedged = begin(shop);
     let heard = watched(&wedged);
-    receive(&wedged, "kitchen").await;
+    assert_eq!(receive(&wedged, "kitchen").await.len(), 1, "it has the group");
     let forever = ReceiveOptions { timeout: Some(f64::INFINITY), ..ReceiveOptions::default() };
     let waiting = other.receive("kitchen", forever, None);
     let robbing = async {
@@ -151,7 +151,7 @@ async fn d26_a_sign_of_life_keeps_the_group(shop: &Shop) {
     shop.order("m1").await;
     let (other, pulse) = shop.another_tab_with_pulse().await;
     let slow = begin(shop);
-    receive(&slow, "kitchen").await;
+    assert_eq!(receive(&slow, "kitchen").await.len(), 1, "it has the group");
     assert_eq!(look(&other).await, [""; 0]);
     besiege(shop, &pulse).await;
     for _ in 0..5 {
@@ -171,7 +171,7 @@ async fn d26_of_two_robbers_one_gets_it(shop: &Shop) {
     shop.order("m1").await;
     let ((one, first), (two, second)) = (shop.another_tab_with_pulse().await, shop.another_tab_with_pulse().await);
     let wedged = begin(shop);
-    receive(&wedged, "kitchen").await;
+    assert_eq!(receive(&wedged, "kitchen").await.len(), 1, "it has the group");
     assert_eq!((look(&one).await, look(&two).await), (vec![], vec![]));
     first.until_sleeping().await;
     second.until_sleeping().await;
@@ -192,7 +192,7 @@ async fn d26_the_robbed_one_that_has_not_heard_is_refused(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let (other, pulse) = shop.another_tab_with_pulse().await;
     let frozen = begin(shop);
-    receive(&frozen, "kitchen").await;
+    assert_eq!(receive(&frozen, "kitchen").await.len(), 1, "it has the group");
     beat(shop).await;
     assert_eq!(look(&other).await, [""; 0]);
     besiege(shop, &pulse).await;
@@ -217,9 +217,9 @@ async fn d26_who_was_wedged_before_his_first_sign_is_refused(shop: &Shop) {
     shop.order("m1").await;
     let (other, pulse) = shop.another_tab_with_pulse().await;
     let (wedged, late) = (begin(shop), begin(shop));
-    receive(&wedged, "kitchen").await;
+    assert_eq!(receive(&wedged, "kitchen").await.len(), 1, "it has the group");
     shop.order("m2").await;
-    receive(&late, "kitchen").await;
+    assert_eq!(receive(&late, "kitchen").await.len(), 1, "it has the group");
     assert_eq!(look(&other).await, [""; 0]);
     besiege_both(shop, &pulse).await;
     outlast(shop, &pulse);
@@ -254,7 +254,7 @@ async fn d26_who_lets_go_and_takes_again_is_not_robbed(shop: &Shop) {
     let (other, pulse) = shop.another_tab_with_pulse().await;
     for _ in 0..3 {
         let holding = begin(shop);
-        receive(&holding, "kitchen").await;
+        assert_eq!(receive(&holding, "kitchen").await.len(), 1, "it has the group");
         assert_eq!(look(&other).await, [""; 0]);
         besiege(shop, &pulse).await;
         holding.rollback();
@@ -263,7 +263,7 @@ async fn d26_who_lets_go_and_takes_again_is_not_robbed(shop: &Shop) {
         }
     }
     let last = begin(shop);
-    receive(&last, "kitchen").await;
+    assert_eq!(receive(&last, "kitchen").await.len(), 1, "it has the group");
     assert_eq!(pulse.sleeping(), 0, "each siege ended with the holding that it was of");
     assert_eq!(look(&other).await, [""; 0]);
     last.commit().await.expect("nobody has robbed it");
@@ -274,7 +274,7 @@ async fn d26_a_reader_with_other_work_frees_a_group_too(shop: &Shop) {
     shop.order("m1").await;
     let (other, pulse) = shop.another_tab_with_pulse().await;
     let wedged = begin(shop);
-    receive(&wedged, "kitchen").await;
+    assert_eq!(receive(&wedged, "kitchen").await.len(), 1, "it has the group");
     shop.order("m2").await;
     assert_eq!(look(&other).await, ["0 Order 0 m2"], "it never finds nothing");
     besiege(shop, &pulse).await;
@@ -289,7 +289,7 @@ async fn d26_a_verb_that_finds_its_group_held_besieges_it(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let (other, pulse) = shop.another_tab_with_pulse().await;
     let wedged = begin(shop);
-    receive(&wedged, "kitchen").await;
+    assert_eq!(receive(&wedged, "kitchen").await.len(), 1, "it has the group");
     let early = pin!(other.end_conversation(&dialog.target, EndOptions::default()));
     let ended = shop.timer().wakes(early, async || shop.timer().fire()).await;
     refused(ended, ErrorCode::GroupLocked);
@@ -304,7 +304,7 @@ async fn d26_sieges_end_with_the_broker(shop: &Shop) {
     shop.order("m1").await;
     let (other, pulse) = shop.another_tab_with_pulse().await;
     let holding = begin(shop);
-    receive(&holding, "kitchen").await;
+    assert_eq!(receive(&holding, "kitchen").await.len(), 1, "it has the group");
     assert_eq!(look(&other).await, [""; 0]);
     besiege(shop, &pulse).await;
     other.close().await;
@@ -325,7 +325,7 @@ async fn d26_the_last_sign_of_one_who_died_robs_nobody(shop: &Shop) {
         .await
         .expect("it can be written");
     let transaction = begin(shop);
-    receive(&transaction, "kitchen").await;
+    assert_eq!(receive(&transaction, "kitchen").await.len(), 1, "it has the group");
     beat(shop).await;
     transaction.commit().await.expect("nobody has taken it away");
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
