@@ -45,17 +45,19 @@ impl GroupLocks {
     }
 
     async fn take(&self, group: &Rc<str>) -> Option<Holders> {
-        let holders = self.holding();
+        let (mut guard, mut has_lease, number) = (None, false, self.next_number());
         match (&self.sharing, &self.leases) {
-            (Sharing::Locks(origin), _) => Some(Holders { guard: Some(origin.try_lock(group).await?), ..holders }),
-            (_, Some(leases)) => match leases.take(group, holders.number).await {
-                Ok(None) => Some(Holders { has_lease: true, ..holders }),
-                Ok(Some(_)) => None,
+            (Sharing::Locks(origin), _) => guard = Some(origin.try_lock(group).await?),
+            (_, Some(leases)) => match leases.take(group, number).await {
+                Ok(None) => has_lease = true,
+                Ok(Some(_)) => return None,
                 // Where there is no room for a lease, receiving is what makes room: the commit keeps others out.
-                Err(_) => Some(holders),
+                Err(_) => {}
             },
-            _ => Some(holders),
+            _ => {}
         }
+        // It begins now: the page may have slept meanwhile.
+        Some(Holders { guard, has_lease, number, ..self.holding() })
     }
 
     /// A number for a holding.
