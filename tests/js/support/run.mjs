@@ -9,12 +9,12 @@ import { pack } from "./packed.mjs";
 import { ROOT } from "./paths.mjs";
 
 /**
- * The files that run in WebKit: what they test needs a page and nothing else. The others need several pages at a time, a viewport or
+ * The files that run in WebKit: what they test needs a page and nothing else, or one page after the other. The others need several pages at a time, a viewport or
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
   "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "lifecycle", "move", "opening", "poison",
-  "receive", "retention", "send", "services", "stats", "timers", "transaction", "views", "waiting",
+  "receive", "retention", "robbing", "send", "services", "stats", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 /** Files about groups and who holds them: in the first browser they run again in pages without Web Locks, as on plain http. */
