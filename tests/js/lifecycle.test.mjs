@@ -1,18 +1,14 @@
-/** Pages that are put away and come back, that are frozen and go on: nobody waits for them, and nothing is lost (D26). */
+/** Pages that are put away and come back: nobody waits for them, and nothing is lost (D26). Those that are frozen are in throttling.test.mjs. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { address, browserName, inPage, launchWith, newPage, serveWith, withPages } from "./fixtures/harness.mjs";
+import { hold, open, receive } from "./fixtures/steps.mjs";
 
 // What must not be stored is not kept for the way back, and puppeteer switches that off.
 serveWith({ "Cache-Control": "no-cache" });
 if (browserName === "chromium") launchWith({ ignoreDefaultArgs: ["--disable-back-forward-cache"] });
 
 const database = () => `lifecycle-${crypto.randomUUID()}`;
-const open = async (h, _, name) => {
-  h.state.name = name;
-  h.state.broker = await h.open({ definitions: h.shop({ queues: { other: {} } }), lockTimeout: 100 }, name);
-  h.state.trouble = h.collect(h.state.broker, "critical-error");
-};
 
 // ── by events that the tests make, in every browser ──
 
@@ -293,17 +289,6 @@ test("a page with an open broker is kept for the way back, and goes on with the 
   }
 });
 
-/** Begins a transaction that receives, and stays open. */
-const hold = (h) => new Promise((resolve, reject) => {
-  h.state.work = h.state.broker.transaction(async (tx) => {
-    h.state.signal = tx.signal;
-    resolve(h.bodies(await tx.receive("kitchen")));
-    await new Promise(() => {});
-  });
-  h.state.work.catch((error) => { h.state.outcome = [error.code, error.details.reason]; reject(error); });
-});
-const receive = async (h) => h.bodies(await h.within(5_000, h.state.broker.receive("kitchen", { timeout: 5_000 }), "the reader"));
-
 withPages("d26: while a page is away, other pages have its groups, and it hears of what they did", 2, async ([left, right]) => {
   const name = database();
   await left.step(open, name);
@@ -319,62 +304,6 @@ withPages("d26: while a page is away, other pages have its groups, and it hears 
     return;
   }
   assert.deepEqual(life, RESTORED);
-  const seen = await left.step(async (h) => [h.state.outcome, h.state.signal.aborted, h.bodies(await h.state.broker.receive("news")), h.bodies(await h.state.broker.receive("kitchen"))]);
+  const seen = await left.step(async (h) => [h.state.outcome, h.state.tx.signal.aborted, h.bodies(await h.state.broker.receive("news")), h.bodies(await h.state.broker.receive("kitchen"))]);
   assert.deepEqual(seen, [["TransactionClosed", "suspended"], true, ["for you"], []]);
 });
-
-/** Freezes a page while `meanwhile` runs. */
-async function frozen(page, meanwhile) {
-  const session = await page.page.createCDPSession();
-  await session.send("Page.setWebLifecycleState", { state: "frozen" });
-  try { await meanwhile(); } finally { await session.send("Page.setWebLifecycleState", { state: "active" }); }
-}
-
-withPages("d26: a page that is frozen lets go of its groups at once, and goes on when it is back", 2, async ([left, right]) => {
-  const name = database();
-  await left.step(open, name);
-  await right.step(open, name);
-  await left.step((h) => h.order(h.state.broker, 1).then(() => {}));
-  assert.deepEqual(await left.step(hold), [{ n: 0 }]);
-  await left.step((h) => { h.state.reader = h.state.broker.receive("other", { timeout: Infinity }); });
-  const dialog = await right.step(async (h) => (await h.dialog(h.state.broker)).handle);
-  await frozen(left, async () => {
-    assert.deepEqual(await right.step(receive), [{ n: 0 }]);
-    await right.step(async (h, _, handle) => {
-      await h.state.broker.conversation(handle).beginTimer(50);
-      await h.until(async () => (await h.state.broker.count("counter")) === 1, "the timer");
-      await h.state.broker.enqueue("other", "while it slept");
-    }, dialog);
-  });
-  const seen = await left.step(async (h) => [h.bodies(await h.within(20_000, h.state.reader, "the reader")), h.state.outcome, h.state.signal.aborted, await h.rows(h.state.broker, "counter"), h.state.trouble]);
-  assert.deepEqual(seen, [["while it slept"], ["TransactionClosed", "suspended"], true, ["1 DialogTimer 0"], []]);
-}, { only: "chromium" });
-
-withPages("a page that freezes in the middle of its work holds up nobody", 2, async ([left, right]) => {
-  const name = database();
-  await left.step(open, name);
-  await right.step(open, name);
-  await left.step((h) => {
-    h.state.sent = 0;
-    h.state.busy = (async () => { for (let n = 0; n < 400; n += 1) { await h.state.broker.enqueue("other", n); h.state.sent = n + 1; } })();
-    return h.until(() => h.state.sent > 5, "some work");
-  });
-  await frozen(left, async () => {
-    const rows = await right.step(async (h) => {
-      await h.within(5_000, h.state.broker.enqueue("kitchen", "mine"), "a commit");
-      return h.state.broker.count("other");
-    });
-    assert.ok(rows < 400, `${rows}: it was not frozen in the middle`);
-  });
-  const all = await left.step(async (h) => { await h.within(60_000, h.state.busy, "the rest of its work"); return h.bodies(await h.state.broker.select("other").toArray()); });
-  assert.deepEqual(all, Array.from({ length: 400 }, (_, n) => n));
-}, { only: "chromium" });
-
-withPages("a frozen page is in nobody's way: another page deletes the database", 2, async ([left, right]) => {
-  const name = database();
-  await left.step(open, name);
-  await left.step((h) => { h.state.closed = h.collect(h.state.broker, "close"); });
-  await frozen(left, () => right.step((h, pb, name) => h.within(3_000, pb.deleteBroker(name), "deleteBroker"), name));
-  const reasons = await left.step(async (h) => { await h.until(() => h.state.closed.length > 0, "close"); return h.state.closed; });
-  assert.deepEqual(reasons, [{ reason: "deleted" }]);
-}, { only: "chromium" });
