@@ -7,7 +7,7 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 
 use crate::body::{Body, Value};
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, Side};
 use crate::error::Result;
 use crate::ids::{Decoded, Role, SideId};
 use crate::record::{Fields, Read, float};
@@ -118,12 +118,13 @@ fn read_members(work: &mut Work<'_>, group: &str, limit: Option<u32>) -> Outcome
     Ok(sides)
 }
 
-/// The side that is alone in its own group, as the store has it: a transaction may have put another one beside it already.
-pub(crate) fn stored_alone(work: &mut Work<'_>, group: &str) -> Outcome<Option<SideId>> {
+/// The side that is alone in its own group and whether it waits, as the store has it: a transaction may have put another one beside it already.
+pub(crate) fn stored_alone(work: &mut Work<'_>, group: &str) -> Outcome<Option<(SideId, bool)>> {
     let Some(own) = Decoded::parse(group).filter(|own| own.is_group) else { return Ok(None) };
     // One that can't be read was passed over for another member.
     let conversation = pass_over(work.stored(own.side.conversation), &mut None)?.flatten();
-    Ok(conversation.filter(|conversation| is_alone(conversation, own)).map(|_| own.side))
+    let alone = conversation.filter(|conversation| is_alone(conversation, own));
+    Ok(alone.map(|alone| (own.side, alone.side(own.side.role).is_some_and(Side::waits))))
 }
 
 /// Whether a side is in its own group, and none else.

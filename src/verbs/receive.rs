@@ -22,7 +22,7 @@ pub struct ReceiveOptions {
     pub top: Option<f64>,
     /// `WHERE conversation_handle`: only this conversation.
     pub conversation: Option<Rc<str>>,
-    /// `WHERE conversation_group_id`: only this group.
+    /// `WHERE conversation_group_id`: only this group. Conversations in delayed retry are passed over, as without a filter.
     pub group: Option<Rc<str>>,
     /// `WAITFOR … TIMEOUT`: how many milliseconds to wait for something; infinite: until it comes. Default: not at all.
     pub timeout: Option<f64>,
@@ -186,7 +186,9 @@ fn one_group(work: &mut Work<'_>, queue: &QueueDefinition, id: &str) -> Outcome<
         return Ok(Sides::default());
     }
     match membership::stored_alone(work, &group)? {
-        Some(side) => Ok(side.into()),
+        // A group names no conversation: one that waits is passed over here, too.
+        Some((_, true)) => Ok(Sides::default()),
+        Some((side, false)) => Ok(side.into()),
         None => members_in_line(work, queue.number, &group),
     }
 }

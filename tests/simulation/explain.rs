@@ -221,9 +221,9 @@ impl<'a> Search<'a> {
         for (end, side) in model.world.sides.iter().filter(|(_, side)| side.queue == queue) {
             let group = self.names.group_of(&model.world, end);
             let is_wanted = match wanted {
-                Wanted::Anything | Wanted::Next => may_give(side, false),
+                Wanted::Anything | Wanted::Next => may_give(side),
                 Wanted::Conversation(wanted) => wanted == end,
-                Wanted::Group(wanted) => *wanted == group && may_give(side, true),
+                Wanted::Group(wanted) => *wanted == group && may_give(side),
             };
             let rows = side.unread();
             if is_wanted && !rows.is_empty() {

@@ -188,9 +188,9 @@ impl Model {
     }
 
     /// How many rows a reader of a group could get.
-    pub(crate) fn unread_in(&self, names: &Names, group: &Rc<str>, is_named: bool) -> usize {
+    pub(crate) fn unread_in(&self, names: &Names, group: &Rc<str>) -> usize {
         let sides = self.world.sides.iter().filter(|(end, _)| names.group_of(&self.world, end) == *group);
-        sides.filter(|(_, side)| may_give(side, is_named)).map(|(_, side)| side.unread().len()).sum()
+        sides.filter(|(_, side)| may_give(side)).map(|(_, side)| side.unread().len()).sum()
     }
 
     /// The highest count of failures in a row of a queue.
@@ -212,9 +212,9 @@ impl Model {
     }
 }
 
-/// Whether a reader that names the group of a side, or none, is given what it has: those that wait are met by who names them, or their own group.
-pub(crate) fn may_give(side: &Side, is_named: bool) -> bool {
-    !side.waits() || (is_named && side.group.is_none())
+/// Whether a reader that does not name the conversation is given what a side has.
+pub(crate) fn may_give(side: &Side) -> bool {
+    !side.waits()
 }
 
 pub(crate) fn service_number(name: &str) -> usize {

@@ -160,9 +160,9 @@ export interface OutgoingMessage {
 export interface ReceiveOptions {
   /** At most this many, 1 or more, whatever their size. Default: all that the one group has ready, up to 10 000 rows and 64 MiB. */
   top?: number;
-  /** Only this conversation. At most one of the two. */
+  /** Only this conversation, in delayed retry or not. At most one of the two. */
   conversation?: ConversationRef;
-  /** Only this group. */
+  /** Only this group. Those of its conversations that are in delayed retry are passed over, as without a filter. */
   group?: GroupId;
   /** Milliseconds to wait for something to come; Infinity: until it comes. Absent or 0: do not wait. When the time is over the result is []. */
   timeout?: number;

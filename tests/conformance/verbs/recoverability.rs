@@ -23,6 +23,7 @@ mount! {
     d35_a_postponed_message_waits_and_does_not_count,
     d35_a_timer_of_a_waiting_conversation_waits_too,
     d35_a_waiting_conversation_goes_with_its_end,
+    d35_a_waiting_conversation_is_not_named_by_its_group,
     d35_a_waiting_conversation_is_passed_over_but_not_by_name,
     d35_a_waiting_conversation_moves_with_its_group_and_its_service,
     d35_activation_off_is_said,
@@ -128,6 +129,27 @@ async fn d35_a_waiting_conversation_is_passed_over_but_not_by_name(shop: &Shop) 
     named.commit().await.expect("it commits");
     assert_eq!(shop.receive("kitchen").await, ["0 Note 1 m2"], "what failed is gone, and the wait with it");
     assert_eq!(shop.records_in(StoreName::Due).await, 0);
+}
+
+/// Alone in its group or beside others: a group names no conversation.
+async fn d35_a_waiting_conversation_is_not_named_by_its_group(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
+    fails(shop, FailureKind::Ordinary, &policy(0, 3)).await;
+    let by_group = || ReceiveOptions { group: Some(Rc::clone(&group)), ..ReceiveOptions::default() };
+    let from_group =
+        async || show_all(&shop.broker.receive("kitchen", by_group(), None).await.expect("the queue is on"));
+    assert_eq!(from_group().await, [""; 0], "alone in its group");
+    let inside = begin(shop);
+    assert_eq!(show_all(&inside.receive("kitchen", by_group()).await.expect("the queue is on")), [""; 0]);
+    inside.rollback();
+    let other = shop.order("o1").await;
+    let to = pocket_broker::Destination::Conversation(Rc::clone(&dialog.target));
+    shop.broker.move_conversation(&other.target, to).await.expect("it moves");
+    assert_eq!(from_group().await, ["0 Order 0 o1"], "who is beside it does not wait");
+    assert_eq!(from_group().await, [""; 0]);
+    shop.pass(10_000.0).await;
+    assert_eq!(from_group().await, ["0 Order 0 m1"]);
 }
 
 async fn d35_a_commit_takes_the_attempts_away(shop: &Shop) {

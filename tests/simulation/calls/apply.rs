@@ -213,19 +213,19 @@ fn receive(
     let Some(first) = messages.first() else { return Ok(Ok(())) };
     let (group, taken) = (&first.conversation_group_id, model.rows_of(names, messages));
     let sides = || taken.iter().filter_map(|(end, rows)| Some((model.world.sides.get(end)?, rows)));
-    let is_anything = matches!(wanted, Wanted::Anything | Wanted::Next);
+    let is_named = matches!(wanted, Wanted::Conversation(_));
     let priority = |side: &Side| side.lane.as_ref().map_or(5, |lane| lane.priority);
-    let ready = || model.world.sides.values().filter(|side| side.queue == queue && may_give(side, false));
+    let ready = || model.world.sides.values().filter(|side| side.queue == queue && may_give(side));
     let highest = ready().filter(|side| !side.unread().is_empty()).map(priority).max();
     if matches!(wanted, Wanted::Next) && model.has_bin && sides().next().map(|(side, _)| priority(side)) != highest {
         return Err(Differs(format!("there is something of priority {highest:?}")));
     }
-    if is_anything && sides().any(|(side, _)| side.queue != queue || !may_give(side, false)) {
+    if !is_named && sides().any(|(side, _)| side.queue != queue || !may_give(side)) {
         return Err(Differs(format!("it is not their turn: {taken:?}")));
     }
     let could = match &wanted {
         Wanted::Conversation(end) => model.world.sides.get(end).map_or(0, |side| side.unread().len()),
-        Wanted::Anything | Wanted::Next | Wanted::Group(_) => model.unread_in(names, group, !is_anything),
+        Wanted::Anything | Wanted::Next | Wanted::Group(_) => model.unread_in(names, group),
     };
     if messages.len() != could.min(top.map_or(usize::MAX, |top| top as usize))
         || !shows_attempts(model, &taken, messages)
