@@ -97,6 +97,7 @@ mod remote;
 mod restart;
 mod retention;
 mod retention_bounds;
+mod retries;
 mod reuse;
 mod send;
 mod set_aside;

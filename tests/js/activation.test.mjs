@@ -105,6 +105,7 @@ inPage("a handler that fails is tried again, with its attempts; then its convers
   await activation.stop();
 });
 
+// d35.
 inPage("a batch that fails is handed over one at a time: only the bad one waits", async (h) => {
   const broker = await h.openShop();
   await h.order(broker, 5);

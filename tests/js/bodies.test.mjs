@@ -61,6 +61,7 @@ for (const storage of ["indexeddb", "memory"]) {
     h.equal([[...third.image.data], third.image.width, third.point.z, third.key instanceof CryptoKey, third.key.extractable], [Array(16).fill(9), 2, 3, true, false]);
   }, { argument: storage });
 
+  // d28.
   inPage(`a body is cloned at the call, and never handed out twice (${storage})`, async (h, _, storage) => {
     const broker = await h.openShop({ counter: { retention: true }, kitchen: { retention: true } }, { storage });
     const counter = await h.order(broker, 0);
@@ -94,6 +95,7 @@ for (const storage of ["indexeddb", "memory"]) {
     }
   }, { argument: storage });
 
+  // d28.
   inPage(`what can't be cloned is NotCloneable with its path; nothing is stored, and the next call works (${storage})`, async (h, _, storage) => {
     const broker = await h.openShop({}, { storage });
     const counter = await h.order(broker, 0);
@@ -156,6 +158,7 @@ inPage("a getter that throws, or that sends, does no harm", async (h) => {
   h.ok((await broker.count("kitchen")) >= 2);
 });
 
+// d28.
 inPage("maxMessageBytes: MessageTooLarge (8459) before anything is stored; just below it works", async (h, pb) => {
   const broker = await h.openShop({}, { maxMessageBytes: 10_000 });
   const counter = await h.order(broker, 0);

@@ -66,6 +66,7 @@ inPage("beginDialog: what must exist, and what need not yet", async (h) => {
   h.equal(await broker.count("kitchen"), 0);
 });
 
+// b24.
 inPage("without a contract the DEFAULT contract and message type are used, by both sides", async (h) => {
   const broker = await h.openShop({ services: { Kitchen: { queue: "kitchen", contracts: ["DEFAULT"] } } });
   const counter = await broker.beginDialog({ from: "Counter", to: "Kitchen" });

@@ -29,6 +29,7 @@ inPage("a define that fails defines nothing at all", async (h) => {
   await h.rejects(broker.define({ contracts: { C: { Fine: "any" } } }), { code: "MessageTypeNotFound", number: 8428 });
 });
 
+// d22.
 inPage("any well-formed name of 1 to 128 code points works from end to end, __proto__ and emoji included", async (h) => {
   const names = ["__proto__", "constructor", "toString", "hasOwnProperty", "😀".repeat(128), "x".repeat(128), " ", "a\u0000b", "Å", "A\u030a", "a", "A", "\uffff", "😀", "DEFAULT "];
   const definitions = JSON.parse("{}");
@@ -166,6 +167,7 @@ inPage("service names are compared by their code units: \"kitchen\" is not \"Kit
   h.equal(await broker.count("kitchen"), 0);
 });
 
+// b23, b28.
 inPage("validation: none, empty and json check the body at the call", async (h) => {
   const broker = await h.open({ definitions: h.shop({ messageTypes: { Nothing: "empty", Plain: "json" }, contracts: { Checked: { Nothing: "any", Plain: "any", Order: "any" } },
     services: { Kitchen: { queue: "kitchen", contracts: ["Ordering", "Checked"] } } }) });
@@ -188,6 +190,7 @@ inPage("validation: none, empty and json check the body at the call", async (h) 
   h.equal(got.map((message) => message.validation).join(""), `EE${"J".repeat(good.length)}N`);
 });
 
+// d10, d23.
 inPage("a Standard Schema validator checks, says what is wrong, and never changes the body", async (h) => {
   let calls = 0;
   const schema = { "~standard": { version: 1, vendor: "test", validate(value) {
@@ -249,6 +252,7 @@ inPage("brokers of one database share their validators while one of them is open
   await (await begin(other)).send("Even", 3);
 });
 
+// d10.
 inPage("a validator that answers later is refused, at the call, for one and for many", async (h) => {
   const later = { "~standard": { version: 1, vendor: "test", validate: async (value) => ({ value }) } };
   const broker = await h.open({ definitions: { messageTypes: { Later: later }, contracts: { C: { Later: "any" } }, queues: { q: {} }, services: { S: { queue: "q", contracts: ["C"] } } } });
@@ -267,6 +271,7 @@ inPage("a validator that throws fails its own send, and the next call works", as
   h.equal(h.bodies(await broker.receive("q")), [0, 2]);
 });
 
+// b03.
 inPage("type and defineBroker cost nothing at run time", async (h, pb) => {
   const definitions = pb.defineBroker({ messageTypes: { Free: pb.type(), Plain: pb.type("json") }, contracts: { C: { Free: "any", Plain: "any" } }, queues: { q: {} }, services: { S: { queue: "q", contracts: ["C"] } } });
   h.equal([definitions.messageTypes.Free["~standard"].version, typeof definitions.messageTypes.Free["~standard"].validate], [1, "function"]);

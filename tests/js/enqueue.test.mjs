@@ -1,6 +1,7 @@
 /** `enqueue` and its lanes, as a page sees them. */
 import { inPage } from "./fixtures/harness.mjs";
 
+// d24.
 inPage("enqueue: the short way in, with headers, key and priority", async (h) => {
   const broker = await h.open({ definitions: { queues: { jobs: {} } } });
   const body = { at: new Date(5), list: [1n] };
@@ -33,6 +34,7 @@ inPage("enqueueMany: one id each, in order; ordered: false goes side by side", a
   h.equal(found.sort((a, b) => a - b), Array.from({ length: 64 }, (_, n) => n));
 });
 
+// d30.
 inPage("what enqueue refuses, and nothing is stored", async (h) => {
   const broker = await h.open({ definitions: { queues: { jobs: {} } } });
   const lost = await h.rejects(broker.enqueue("jbos", 1), { code: "QueueNotFound" });

@@ -78,6 +78,7 @@ for (const source of ["url", "text", "response", "promise", "bytes", "view", "mo
   }, { argument: source });
 }
 
+// d40.
 inPage("ten openBroker calls in one tick share one connection, and the last to close closes it", async (h, pb) => {
   const seen = h.spy();
   const name = h.name();
@@ -118,6 +119,7 @@ inPage("a newer schema is VersionTooNew, and is left alone", async (h, pb) => {
   h.ok([...after.objectStoreNames].includes("of-the-future"));
 });
 
+// d40.
 inPage("a delete that waits elsewhere: UpgradeBlocked after five seconds, and the late connection is closed", async (h, pb) => {
   const name = h.name();
   h.forget(name);
@@ -136,6 +138,7 @@ inPage("a delete that waits elsewhere: UpgradeBlocked after five seconds, and th
   h.equal(await broker.count("kitchen"), 1);
 });
 
+// d40.
 inPage("an upgrade blocked by an old page: UpgradeBlocked after five seconds", async (h, pb) => {
   const broker = await h.openShop();
   await broker.close();
@@ -296,6 +299,7 @@ inPage("storage: \"memory\" opens no database, is nobody else's, and is gone wit
   h.equal(await three.count("kitchen"), 0);
 });
 
+// d40.
 inPage("durability reaches every write transaction, is strict by default, and must agree between brokers of one database", async (h, pb) => {
   for (const durability of [undefined, "strict", "relaxed"]) {
     const seen = h.spy();

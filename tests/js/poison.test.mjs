@@ -55,6 +55,7 @@ inPage("d04: an abort, a closed broker and a lock are nobody's poison", async (h
   h.equal((await broker.receive("kitchen")).length, 1);
 });
 
+// b97.
 withPages("d04: the count goes over pages and reloads, and every page hears of the end once", 2, async ([left, right]) => {
   const name = `poison-${crypto.randomUUID()}`;
   const open = async (h, _, name) => {

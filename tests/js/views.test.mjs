@@ -121,6 +121,7 @@ inPage("archive: filters by queue, conversation, type, status, limit and directi
   h.equal(count, 8);
 });
 
+// d39.
 inPage("iterating a thousand rows while others send and receive: no row twice, in order, none invented", async (h) => {
   const broker = await h.openShop();
   const counter = await h.order(broker, 1_000);
@@ -150,6 +151,7 @@ inPage("iterating a thousand rows while others send and receive: no row twice, i
   await counter.send("Order", "after leaving the loop");
 });
 
+// d39.
 inPage("toArray is one snapshot, whatever is written while it reads", async (h) => {
   const broker = await h.openShop();
   const counter = await h.order(broker, 2_000);

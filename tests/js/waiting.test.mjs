@@ -36,6 +36,7 @@ inPage("a waiting receive ends with a message, a timeout, an abort, the queue's 
   for (const timeout of [-1, NaN, "5", null]) await h.rejects((await h.openShop()).receive("kitchen", { timeout }), { code: "InvalidArgument", details: { argument: "timeout" } });
 });
 
+// d25.
 inPage("a handler may call any verb of its broker, close() included, and nothing hangs", async (h) => {
   const broker = await h.openShop({}, { lockTimeout: 50 });
   await h.order(broker, 1);
@@ -116,6 +117,7 @@ withPages("a page that goes away lets go of its groups: the lock wakes the reade
   assert.ok(Date.now() - began < 10_000, "it did not wait for the next look");
 }, { locks: true });
 
+// d03.
 withPages("an idle waiting reader opens no storage transaction: commits that leave its queue alone do not wake it, and its poll looks once", 2, async ([left, right]) => {
   const name = `tabs-${crypto.randomUUID()}`;
   await right.step(async (h, _, name) => {

@@ -30,6 +30,7 @@ mount_with_locks! {
     d26_a_verb_that_finds_its_group_held_besieges_it,
     d26_sieges_end_with_the_broker,
     d26_the_last_sign_of_one_who_died_robs_nobody,
+    d26_who_slept_while_it_asked_for_a_group_has_held_it_for_a_moment,
 }
 
 const BEAT: f64 = 30_000.0;
@@ -329,4 +330,26 @@ async fn d26_the_last_sign_of_one_who_died_robs_nobody(shop: &Shop) {
     beat(shop).await;
     transaction.commit().await.expect("nobody has taken it away");
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
+}
+
+/// Its lock came when the page was back: nobody has waited for it for so long, and nobody can have taken it.
+async fn d26_who_slept_while_it_asked_for_a_group_has_held_it_for_a_moment(shop: &Shop) {
+    for body in ["m1", "m2"] {
+        shop.order(body).await;
+    }
+    // From here on it is known whose turn comes next, so the lock is asked for before the storage.
+    assert_eq!(look(&shop.broker).await, ["0 Order 0 m1"]);
+    shop.broker.suspend();
+    let transaction = begin(shop);
+    let sleeping = async {
+        for _ in 0..20 {
+            tick().await;
+        }
+        shop.clock().advance(BEAT + LIFE);
+        shop.broker.restore();
+    };
+    let (received, ()) = join(receive(&transaction, "kitchen"), sleeping).await;
+    assert_eq!(received, ["0 Order 0 m2"]);
+    transaction.commit().await.expect("nobody has robbed it");
+    assert_eq!((shop.rows("kitchen").await, shop.locks_held()), (vec![], 0));
 }

@@ -6,11 +6,11 @@ use futures_util::future::{Either, join, select};
 use pocket_broker::body::{Body, Value};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::{Fault, Operation};
-use pocket_broker::{EndOptions, ReceiveOptions};
+use pocket_broker::{BeginDialog, EndOptions, EndpointFilter, ReceiveOptions};
 
 use super::super::support::detail;
 use super::super::support::host::tick;
-use super::super::support::shop::{Shop, begin, receive, refused, send, show_all};
+use super::super::support::shop::{Shop, begin, dialog_of, receive, refused, send, show_all};
 
 mount! {
     a_group_is_locked_even_for_a_look,
@@ -19,6 +19,7 @@ mount! {
     d25_a_release_during_the_commit_is_noticed,
     d25_a_verb_waits_for_its_group,
     d25_a_wait_ends_with_group_locked,
+    d16_a_dialog_joins_a_group_that_is_held,
     d25_close_does_not_wait,
     the_slower_of_two_tabs_is_refused,
 }
@@ -142,6 +143,31 @@ async fn d25_close_does_not_wait(shop: &Shop) {
     held.commit().await.expect("another broker's transaction goes on");
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
     other.close().await;
+}
+
+/// Nor does it wait for its holder, and both commit. By the conversation, by the group's id, and within a transaction.
+async fn d16_a_dialog_joins_a_group_that_is_held(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
+    let holder = begin(shop);
+    assert_eq!(receive(&holder, "kitchen").await, ["0 Order 0 m1"]);
+    let by_handle =
+        || BeginDialog { related_conversation: Some(dialog.target.to_string()), ..dialog_of("Kitchen", "Counter") };
+    let by_id = || BeginDialog { related_group: Some(group.to_string()), ..dialog_of("Kitchen", "Counter") };
+    let tab = shop.another_tab().await;
+    for broker in [&shop.broker, &tab] {
+        for options in [by_handle(), by_id()] {
+            assert_eq!(broker.begin_dialog(options).await.expect("it needs no lock").group_id, group);
+        }
+        let inside = broker.begin().expect("the broker is open");
+        inside.begin_dialog(by_id()).await.expect("it needs no lock");
+        inside.commit().await.expect("it commits");
+    }
+    assert_eq!(shop.timer().sleeping(), 0, "nobody waits");
+    holder.commit().await.expect("who joined is no conflict");
+    tab.close().await;
+    let members = EndpointFilter { group: Some(group), ..EndpointFilter::default() };
+    assert_eq!(shop.endpoints(members).await.len(), 7);
 }
 
 /// D16.

@@ -17,6 +17,7 @@ mount! {
     d04_only_a_failure_of_the_work_counts,
     d04_the_bad_one_among_good_ones_is_found,
     d04_the_count_ends_with_its_conversation,
+    d04_trouble_that_all_readers_meet_is_no_poison,
     d04_what_has_ended_is_not_counted,
     d04_there_is_one_event_over_all_tabs,
     d04_what_is_counted_survives_its_tab,
@@ -197,6 +198,25 @@ async fn d04_the_count_ends_with_its_conversation(shop: &Shop) {
     assert_eq!((rollbacks(shop, "kitchen").await, rollbacks(shop, "house").await), ((0, true), (1, true)));
     shop.broker.end_conversation(&second.target, EndOptions::default()).await.expect("it can be ended");
     assert_eq!(rollbacks(shop, "house").await, (0, true));
+}
+
+/// Of five readers at work when the network is gone for a moment each fails once: no message has failed five times.
+async fn d04_trouble_that_all_readers_meet_is_no_poison(shop: &Shop) {
+    let mut readers = Vec::new();
+    for body in ["a", "b", "c", "d", "e"] {
+        shop.order(body).await;
+        let reader = begin(shop);
+        assert_eq!(receive(&reader, "kitchen").await, [format!("0 Order 0 {body}")]);
+        readers.push(reader);
+    }
+    for reader in &readers {
+        reader.fail(None).await;
+    }
+    assert_eq!(rollbacks(shop, "kitchen").await, (1, true));
+    for body in ["a", "b", "c", "d", "e"] {
+        assert_eq!(shop.receive("kitchen").await, [format!("0 Order 0 {body}")]);
+    }
+    assert_eq!(rollbacks(shop, "kitchen").await, (0, true));
 }
 
 /// Its endpoint is still there, to be told to the far side.

@@ -1,11 +1,14 @@
 //! Bounds of retention: `max_rows` and `max_age` drop the oldest retained rows.
 
+use std::rc::Rc;
+
 use pocket_broker::definitions::{QueueOptions, Status};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::StoreName;
-use pocket_broker::{EndpointFilter, EnqueueOptions};
+use pocket_broker::{EndpointFilter, EnqueueOptions, ReceiveOptions};
 
-use super::super::support::shop::{Shop, begin, keyed, receive, refused, to_kitchen};
+use super::super::support::detail;
+use super::super::support::shop::{Shop, begin, keyed, named, receive, refused, to_kitchen};
 
 mount! {
     a_bound_is_of_the_queue,
@@ -14,6 +17,7 @@ mount! {
     bounds_are_checked,
     bounds_come_and_go,
     copies_count_and_go_too,
+    d24_a_bound_removes_a_lane_that_somebody_holds_and_takes_nothing_along,
     max_age_drops_what_is_too_old,
     max_age_goes_on_where_one_commit_stops,
     max_rows_keeps_the_newest,
@@ -191,5 +195,41 @@ async fn max_age_goes_on_where_one_commit_stops(shop: &Shop) {
     assert_eq!(shop.records_in(StoreName::Due).await, 1, "and says that there is more");
     shop.pass(0.0).await;
     assert_eq!(shop.queue("kitchen").await.retained, 0);
+    assert_eq!(shop.records_in(StoreName::Due).await, 0);
+}
+
+/// A bound asks nobody, and what it takes nobody had still to receive. Who holds such a lane for something new is told at its commit, and does it
+/// with the lane that begins anew.
+async fn d24_a_bound_removes_a_lane_that_somebody_holds_and_takes_nothing_along(shop: &Shop) {
+    bound(shop, "kitchen", Some(1.0), None).await;
+    let end_of_lane = async |key: &str| {
+        let ends = shop.endpoints(EndpointFilter::default()).await;
+        let end = ends.into_iter().find(|end| end.key.as_deref() == Some(key)).expect("a lane of that key");
+        (end.conversation_handle, end.conversation_group_id)
+    };
+    shop.enqueue_key("kitchen", "a", "a1").await;
+    let (unread, _) = end_of_lane("a").await;
+    let by_handle = |handle: &Rc<str>| ReceiveOptions { conversation: Some(Rc::clone(handle)), ..Default::default() };
+    // Who holds unread messages keeps the lane by them.
+    let reader = begin(shop);
+    assert_eq!(reader.receive("kitchen", by_handle(&unread)).await.expect("the queue is on").len(), 1);
+    shop.enqueue_key("kitchen", "b", "b1").await;
+    assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 b1"]);
+    reader.begin_conversation_timer(&unread, Some(1_000.0), named("t", None)).await.expect("it is there");
+    reader.commit().await.expect("a lane with something unread stays");
+    assert_eq!(shop.pass(1_000.0).await, 1);
+    assert_eq!(shop.receive_from("kitchen", &unread).await, ["0 DialogTimer 1"]);
+    // Nothing unread, one retained row.
+    let (empty, group) = end_of_lane("a").await;
+    let holder = begin(shop);
+    assert_eq!(holder.receive("kitchen", by_handle(&empty)).await.expect("the queue is on").len(), 0);
+    holder.begin_conversation_timer(&empty, Some(1_000.0), named("t", None)).await.expect("it is there");
+    shop.enqueue_key("kitchen", "c", "c1").await;
+    assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 c1"], "the bound takes the last row of the lane");
+    let error = refused(holder.commit().await, ErrorCode::ConversationNotFound);
+    assert_eq!(detail(&error, "at").as_deref(), Some("commit"));
+    refused(shop.broker.get_group_state(&group).await, ErrorCode::GroupNotFound);
+    shop.enqueue_key("kitchen", "a", "a2").await;
+    assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 a2"]);
     assert_eq!(shop.records_in(StoreName::Due).await, 0);
 }
