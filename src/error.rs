@@ -131,17 +131,20 @@ codes! {
 }
 
 impl ErrorCode {
+    /// Whether a commit that failed with it says nothing about the messages in it: it is the storage's trouble.
+    pub(crate) fn is_trouble(self) -> bool {
+        let error = Error::new(self, "");
+        error.is_storage() || error.is_corrupt() || matches!(self, Self::QuotaExceeded | Self::Terminated)
+    }
+
     /// Whether an error of this code, which ended an application's transaction, says nothing about the messages in it: it is the storage's
     /// trouble, or another reader's.
     pub(crate) fn is_circumstance(self) -> bool {
-        let error = Error::new(self, "");
-        error.is_storage()
-            || error.is_corrupt()
-            || matches!(self, Self::QuotaExceeded | Self::TransactionClosed | Self::GroupLocked | Self::Terminated)
+        self.is_trouble() || matches!(self, Self::TransactionClosed | Self::GroupLocked)
     }
 
     /// The code with a name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.name() == name)
     }
 }

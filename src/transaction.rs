@@ -44,6 +44,8 @@ enum Phase {
     Closed,
     /// Its locks were taken away.
     Lost(Loss),
+    /// Its commit failed.
+    Refused(ErrorCode),
 }
 
 /// Why a transaction can't commit any more although nobody has ended it.
@@ -247,7 +249,7 @@ impl Transaction {
             Phase::Open => Ok(()),
             Phase::Closed => Err(Error::closed()),
             Phase::Lost(loss) => Err(loss.error()),
-            Phase::Committing | Phase::Over => Err(Error::new(
+            Phase::Committing | Phase::Over | Phase::Refused(_) => Err(Error::new(
                 ErrorCode::TransactionClosed,
                 "The transaction is over. Make every call before the function given to `transaction` has settled, or begin another one.",
             )),
@@ -295,7 +297,7 @@ impl Transaction {
         self.core.keep_beating();
         let is_open = self.check_open();
         self.return_state(state);
-        if matches!(self.phase.get(), Phase::Over | Phase::Closed | Phase::Lost(_)) {
+        if !matches!(self.phase.get(), Phase::Open | Phase::Committing) {
             // It ended while this call was under way, which may have taken a group since.
             self.core.locks.release(self.number);
         }

@@ -1,11 +1,12 @@
 // Activation: readers start while there is work, one group and one transaction each. What a failure means is decided by the wasm side.
-import { abortSignal, amount, oneOf, options, text, whole } from "./check.js";
+import { activationSettings, type Settings } from "./activation-settings.js";
+import { text } from "./check.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
-import { BrokerError, invalid, isBrokerError, isLoss, reading } from "./errors.js";
+import { BrokerError, isBrokerError, isLoss, reading } from "./errors.js";
 import { fire } from "./events.js";
 import { failureOf, workOf, type Work } from "./handlers.js";
 import { expand } from "./messages.js";
-import type { RawDecision, RawRecoverability } from "./raw.js";
+import type { RawDecision } from "./raw.js";
 import { UnitOfWork } from "./transaction.js";
 import type { Activation, ActivationOptions } from "./types/activation.js";
 import type { Message } from "./types/messages.js";
@@ -17,7 +18,6 @@ const LONGEST_PAUSE = 60_000;
 
 /** From so many rollbacks of one message on there is a pause before the next attempt. */
 const POISON = 5;
-const FINALLY = ["error-queue", "retry-forever", "rollback"] as const;
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
 
 /** What an activation needs of its broker. */
@@ -29,35 +29,6 @@ export interface Owner {
   readonly events: EventTarget;
   /** Activations that run. */
   readonly activations: Set<ReaderPool>;
-}
-
-interface Settings { maxReaders: number; top: number; handlerTimeout: number | undefined; policy: RawRecoverability; signal: AbortSignal | undefined }
-
-const policy = (value: unknown, argument: string): RawRecoverability => {
-  const count = (retries: unknown, name: string): number => whole(retries, name, 0, 1_000_000);
-  return options(value, argument, {
-    immediateRetries: count,
-    delayedRetries: count,
-    timeIncrease: (ms: unknown, name: string): number => {
-      if (amount(ms, name, 0) > 86_400_000) throw invalid(name, "must be at most 86 400 000, a day");
-      return ms as number;
-    },
-    finally: (word: unknown, name: string) => oneOf(word, name, FINALLY),
-  });
-};
-
-/** The broker was closed, or the transaction lost: nobody's failure. */
-const isInterrupted = (reason: unknown): boolean => isBrokerError(reason, "Closed") || isLoss(reason);
-
-export function activationSettings(given: unknown): Settings {
-  const { maxReaders = 1, top = 1, handlerTimeout, recoverability = {}, signal } = options(given, "options", {
-    maxReaders: (value: unknown, name: string) => whole(value, name, 1, 32_767),
-    top: (value: unknown, name: string) => whole(value, name, 1),
-    handlerTimeout: (value: unknown, name: string) => whole(value, name, 1, 2 ** 31 - 1),
-    recoverability: policy,
-    signal: abortSignal,
-  });
-  return { maxReaders, top, handlerTimeout, policy: recoverability, signal };
 }
 
 /** How a drained queue was left. */
@@ -273,7 +244,7 @@ export class ReaderPool implements Activation {
     this.#running += 1;
     this.#owner.core.activations += 1;
     void this.#read(unit, rows).catch((error: unknown) => { this.#trouble(reasonOf(this.#owner.core, error)); }).finally(() => {
-      this.#owner.open.delete(unit);
+      this.#discard(unit);
       this.#running -= 1;
       this.#ended += 1;
       this.#wake();
@@ -283,9 +254,8 @@ export class ReaderPool implements Activation {
   /** One batch, and what becomes of it. */
   async #read(unit: UnitOfWork, rows: Message[]): Promise<void> {
     const failed = await this.#attempt(unit, rows);
-    if (failed === undefined || isInterrupted(failed.reason)) return;
     const [first] = rows;
-    if (first === undefined) return;
+    if (failed === undefined || first === undefined || this.#isNobodys(unit, failed.reason)) return;
     if (rows.length > 1 && failureOf(failed.reason, first, this.queue, "").kind !== "later") {
       // Only the one that fails is to suffer.
       unit.rollback(failed.reason);
@@ -307,10 +277,10 @@ export class ReaderPool implements Activation {
         if (message === undefined || message.retryAt !== null) return;
         const failed = await this.#attempt(unit, [message]);
         if (failed === undefined) left -= 1;
-        else if (isInterrupted(failed.reason) || !await this.#isToBeTriedAgain(unit, message, failed.reason)) return;
+        else if (this.#isNobodys(unit, failed.reason) || !await this.#isToBeTriedAgain(unit, message, failed.reason)) return;
       } catch (error) {
         const failure = reasonOf(this.#owner.core, error);
-        if (isInterrupted(failure) || isBrokerError(failure, "ConversationNotFound", "QueueDisabled", "QueueNotFound")) return;
+        if (unit.isLost || isBrokerError(failure, "ConversationNotFound", "QueueDisabled", "QueueNotFound")) return;
         throw error;
       } finally {
         this.#discard(unit);
@@ -343,14 +313,19 @@ export class ReaderPool implements Activation {
     }
   }
 
+  /** Whether a failure is none that could be counted, whatever the reason: the transaction was taken away, or the storage could not commit it. */
+  #isNobodys(unit: UnitOfWork, reason: unknown): boolean {
+    if (unit.isLost) return true;
+    if (unit.isUnstored) this.#trouble(reason);
+    return unit.isUnstored;
+  }
+
   /** Counts a failure. Gives whether the message is to be tried again at once. */
   async #isToBeTriedAgain(unit: UnitOfWork, message: Message, reason: unknown): Promise<boolean> {
     const failure = failureOf(reason, message, this.queue, this.#owner.core.name);
     const recovered: RawDecision | null = await unit.recover(failure, this.#settings.policy, reason);
-    if (recovered === null) {
-      this.#trouble(reason);
-      return false;
-    }
+    // It was lost a moment ago.
+    if (recovered === null) return false;
     if (failure.kind === "later") this.#postponed.add(recovered.handle);
     if (recovered.next === "immediate") return true;
     // Where nothing switches the queue off, nothing else would ever make it pause.

@@ -132,12 +132,15 @@ export interface RawTransaction extends RawVerbs {
   commit(): Promise<void>;
   /** `code`: of the broker error that the work failed with. */
   fail(code?: string): Promise<void>;
-  /** null: not the message's fault, nothing was counted. */
+  /** null: it is lost or unstored, nothing was counted. */
   recover(failure: RawFailure, policy: RawRecoverability): Promise<RawDecision | null>;
   rollback(): void;
   /** Calls `lost` when it was rolled back because it can't commit any more. */
   onLost(lost: (failure: unknown) => void): void;
-  readonly isOpen: boolean;
+  /** It ended by nobody's doing: its locks were taken away, or its broker was closed under it. */
+  readonly isLost: boolean;
+  /** Its commit failed by the storage. */
+  readonly isUnstored: boolean;
 }
 export interface RawBroker extends RawVerbs {
   readonly instanceId: string;

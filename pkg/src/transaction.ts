@@ -58,6 +58,12 @@ export class UnitOfWork {
   /** For the package's own readers. */
   get raw(): RawTransaction { return this.#openRaw(); }
 
+  /** Whether it ended by nobody's doing: its locks were taken away, or its broker was closed. */
+  get isLost(): boolean { return this.#closed !== undefined || this.#raw.isLost; }
+
+  /** Whether its commit failed by the storage. */
+  get isUnstored(): boolean { return this.#raw.isUnstored; }
+
   #openRaw(): RawTransaction {
     if (this.#state === "open") return this.#raw;
     throw this.#closed ?? new BrokerError("TransactionClosed", `This transaction is over (${this.#state}): its verbs work only until its work settles. Begin another with broker.transaction.`,
@@ -95,7 +101,7 @@ export class UnitOfWork {
     }
   }
 
-  /** Rolls back, if that has not happened yet, because the handler of what was received has failed. Gives what comes next; null: it is not counted. */
+  /** Rolls back, if that has not happened yet, because the handler of what was received has failed. Gives what comes next; null: it is lost or unstored, and not counted. */
   async recover(failure: RawFailure, policy: RawRecoverability, reason: unknown): Promise<RawDecision | null> {
     this.#state = "rolled back";
     this.#controller.abort(reason);

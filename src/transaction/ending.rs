@@ -27,14 +27,18 @@ impl Transaction {
             let stored = self.store_mended(Rc::new(Verb::All(state.done, self.core.gate.closings()))).await;
             stored.inspect(|()| self.core.locks.given_back(self.number))
         };
-        match &outcome {
-            Ok(()) => self.attempts.succeed(),
-            Err(_) => {
+        let phase = match &outcome {
+            Ok(()) => {
+                self.attempts.succeed();
+                Phase::Over
+            }
+            Err(error) => {
                 self.core.runs.clear();
                 self.count_rollback();
+                Phase::Refused(error.code())
             }
-        }
-        self.end(Phase::Over);
+        };
+        self.end(phase);
         outcome
     }
 
@@ -53,17 +57,28 @@ impl Transaction {
         self.end(Phase::Over);
     }
 
-    /// Rolls back because the handler of what was received first has failed, and counts that: says what comes next. After a commit that failed, too.
-    /// `None`: it is not the message's fault, nothing is counted. Nor is it when the transaction is lost.
+    /// Whether it ended by nobody's doing: its locks were taken away, or its broker was closed under it.
+    pub fn is_lost(&self) -> bool {
+        let phase = self.phase.get();
+        matches!(
+            phase,
+            Phase::Closed | Phase::Lost(_) | Phase::Refused(ErrorCode::TransactionClosed | ErrorCode::Closed)
+        )
+    }
+
+    /// Whether its commit failed by the storage.
+    pub fn is_unstored(&self) -> bool {
+        matches!(self.phase.get(), Phase::Refused(code) if code.is_trouble())
+    }
+
+    /// Rolls back because the handler of what was received first has failed, whatever it failed with, and counts that: says what comes next. After a
+    /// commit that failed, too. `None`: the transaction is lost, or the storage failed its commit. That is nobody's failure, and nothing is counted.
     ///
     /// # Errors
     /// Those of the store: nothing was counted.
     pub async fn recover(&self, failure: Failure, policy: Recoverability) -> Result<Option<Recovered>> {
-        let code = failure.error.code.as_deref().and_then(ErrorCode::named);
         let first = self.first.borrow_mut().take();
-        let is_circumstance =
-            matches!(self.phase.get(), Phase::Lost(_)) || code.is_some_and(ErrorCode::is_circumstance);
-        let Some((id, row)) = first.filter(|_| !is_circumstance) else {
+        let Some((id, row)) = first.filter(|_| !self.is_lost() && !self.is_unstored()) else {
             self.rollback();
             return Ok(None);
         };

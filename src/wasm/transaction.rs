@@ -45,10 +45,16 @@ impl RawTransaction {
 
 #[wasm_bindgen]
 impl RawTransaction {
-    /// Whether it takes calls.
-    #[wasm_bindgen(getter, js_name = isOpen)]
-    pub fn is_open(&self) -> bool {
-        self.transaction.is_open()
+    /// Whether it ended by nobody's doing: its locks were taken away, or its broker was closed under it.
+    #[wasm_bindgen(getter, js_name = isLost)]
+    pub fn is_lost(&self) -> bool {
+        self.transaction.is_lost()
+    }
+
+    /// Whether its commit failed by the storage.
+    #[wasm_bindgen(getter, js_name = isUnstored)]
+    pub fn is_unstored(&self) -> bool {
+        self.transaction.is_unstored()
     }
 
     /// BEGIN DIALOG.
@@ -179,7 +185,7 @@ impl RawTransaction {
         })
     }
 
-    /// Rolls back because a handler failed, and counts it. Gives what comes next, or null: it was not the message's fault.
+    /// Rolls back because a handler failed, and counts it. Gives what comes next, or null: it is lost, or its commit failed by the storage.
     pub fn recover(&self, failure: JsValue, policy: JsValue) -> Promise {
         let transaction = Rc::clone(&self.transaction);
         promise(async move {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use futures_util::future::join;
 use pocket_broker::clock::Clock;
 use pocket_broker::definitions::{QueueOptions, Status};
-use pocket_broker::error::ErrorCode;
+use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation, StoreName};
 use pocket_broker::{
     BeginDialog, Failure, FailureKind, Finally, Next, ReceiveOptions, Recoverability, Recovered, RowFilter, Thrown,
@@ -18,7 +18,9 @@ use super::super::support::shop::{Shop, begin, receive, refused, show_all, to_ki
 mount! {
     a_call_that_outlives_its_transaction_holds_nothing,
     d35_a_commit_takes_the_attempts_away,
-    d35_a_circumstance_does_not_count,
+    d35_a_commit_that_fails_by_storage_does_not_count,
+    d35_a_transaction_that_was_closed_or_robbed_does_not_count,
+    d35_whatever_a_handler_rejects_with_counts,
     d35_a_failure_after_a_failed_commit_counts,
     d35_a_postponed_message_waits_and_does_not_count,
     d35_a_timer_of_a_waiting_conversation_waits_too,
@@ -269,18 +271,56 @@ async fn d35_rollback_is_the_poison_rule(shop: &Shop) {
     assert_eq!(shop.queue("kitchen").await.consecutive_rollbacks, 0);
 }
 
-async fn d35_a_circumstance_does_not_count(shop: &Shop) {
+async fn d35_whatever_a_handler_rejects_with_counts(shop: &Shop) {
     shop.order("m1").await;
-    for code in ["GroupLocked", "StorageUnavailable", "TransactionClosed", "Closed", "QuotaExceeded"] {
+    // Those of another broker, or of another transaction.
+    let codes = ["GroupLocked", "StorageUnavailable", "TransactionClosed", "Closed", "QuotaExceeded", "Terminated"];
+    for (before, code) in (0..).zip(codes) {
         let (transaction, _) = try_top(shop).await.expect("it is tried at once");
         let mut failure = failure(FailureKind::Ordinary);
         failure.error.code = Some(code.into());
-        let recovered = transaction.recover(failure, Recoverability::default()).await.expect("it rolls back");
-        assert_eq!(recovered, None);
-        assert!(!transaction.is_open());
+        let recovered = transaction.recover(failure, policy(9, 0)).await.expect("it can be stored").expect("it counts");
+        assert_eq!((recovered.attempts, recovered.next), (before + 1, Next::Immediate), "{code}");
+    }
+    assert_eq!(shop.locks_held(), 0);
+}
+
+async fn d35_a_commit_that_fails_by_storage_does_not_count(shop: &Shop) {
+    shop.order("m1").await;
+    for code in [ErrorCode::QuotaExceeded, ErrorCode::VersionTooNew, ErrorCode::StorageCorrupt] {
+        let (transaction, _) = try_top(shop).await.expect("it is tried at once");
+        shop.faults.plan(Operation::Commit, 1, Fault::Abort(Error::new(code, "The disk is on fire.")));
+        refused(transaction.commit().await, code);
+        assert_eq!((transaction.is_unstored(), transaction.is_lost()), (true, false));
+        let recovered = transaction.recover(failure(FailureKind::Ordinary), Recoverability::default()).await;
+        assert_eq!(recovered.expect("nothing is stored"), None);
     }
     let row = shop.messages("kitchen", RowFilter::default()).await.remove(0);
     assert_eq!((row.attempts, row.last_error), (0, None));
+}
+
+async fn d35_a_transaction_that_was_closed_or_robbed_does_not_count(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let (transaction, _) = try_top(shop).await.expect("it is tried at once");
+    // Locks do not protect from a tab that has lost them.
+    let robber = shop.tab_without_locks().await;
+    let robbed = robber.receive("kitchen", ReceiveOptions::default(), None).await.expect("the queue is on");
+    assert_eq!(show_all(&robbed), ["0 Order 0 m1"]);
+    robber.close().await;
+    refused(transaction.commit().await, ErrorCode::TransactionClosed);
+    assert!(transaction.is_lost());
+    let recovered = transaction.recover(failure(FailureKind::Ordinary), Recoverability::default()).await;
+    assert_eq!(recovered.expect("nothing is stored"), None);
+
+    shop.send(&dialog.initiator, "Note", "m2").await;
+    let other = shop.another_tab().await;
+    let transaction = other.begin().expect("it is open");
+    assert_eq!(receive(&transaction, "kitchen").await, ["0 Note 1 m2"]);
+    other.close().await;
+    assert!(transaction.is_lost());
+    let recovered = transaction.recover(failure(FailureKind::Ordinary), Recoverability::default()).await;
+    assert_eq!(recovered.expect("nothing is stored"), None);
+    assert_eq!(shop.messages("kitchen", RowFilter::default()).await[0].attempts, 0);
 }
 
 /// A commit that is refused because of what the handler did: the next attempt would do the same.

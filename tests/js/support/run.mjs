@@ -13,7 +13,7 @@ import { ROOT } from "./paths.mjs";
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
-  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "lifecycle", "move", "opening", "poison",
+  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "failures", "lifecycle", "move", "opening", "poison",
   "receive", "retention", "robbing", "send", "services", "stats", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
@@ -22,7 +22,7 @@ const IN_CHROMIUM_ALONE = ["throttling.test.mjs"];
 
 /** Files about groups and who holds them: in the first browser they run again in pages without Web Locks, as on plain http. */
 const WITHOUT_LOCKS = [
-  "activation", "conversation", "enqueue", "events", "move", "pages", "poison", "receive", "services", "stats", "timers", "transaction", "waiting",
+  "activation", "conversation", "enqueue", "events", "failures", "move", "pages", "poison", "receive", "services", "stats", "timers", "transaction", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 const browsers = process.argv.slice(2);

@@ -1,0 +1,94 @@
+/** What counts as a failure of a handler, and what is nobody's (D35). */
+import { inPage } from "./fixtures/harness.mjs";
+
+/** How many groups anybody holds. */
+const held = async (broker) => (await broker.groups().toArray()).filter(({ heldBy }) => heldBy !== null).length;
+
+const test = (title, body) => inPage(title, `async (h, pb) => { h.held = ${held}; await (${body})(h, pb); }`);
+
+test("d35: another broker that is closed is no reason to stop: the attempt counts, and nothing is held", async (h) => {
+  const broker = await h.openShop();
+  const other = await h.openShop();
+  await other.close();
+  await h.order(broker, 1);
+  const failures = h.collect(broker, "message-failed");
+  const activation = broker.activate("kitchen", async ([message], tx) => {
+    await tx.send(message, "Confirm");
+    await other.enqueue("kitchen", 1);
+  }, { recoverability: { immediateRetries: 0, delayedRetries: 1 } });
+  await activation.idle();
+  const [row] = await broker.select("kitchen").toArray();
+  h.equal([row.attempts, row.lastError?.includes("closed")], [1, true]);
+  h.equal([failures.map(({ error }) => error.code), await h.held(broker)], [["Closed"], 0]);
+  await activation.stop();
+});
+
+test("d35: whatever a handler rejects with counts, and the readers go on: another transaction's loss, a full disk, a lock", async (h, pb) => {
+  const broker = await h.openShop();
+  const handled = [];
+  const reasons = [
+    new pb.BrokerError("TransactionClosed", "of another transaction", { details: { reason: "robbed" } }),
+    new pb.BrokerError("GroupLocked", "another group"), new pb.BrokerError("QuotaExceeded", "another store"),
+    new pb.BrokerError("StorageUnavailable", "another store"), new pb.BrokerError("Terminated", "another instance"),
+  ];
+  const troubles = h.collect(broker, "critical-error");
+  for (const _ of reasons) await h.order(broker, 1);
+  const activation = broker.activate("kitchen", async () => {
+    handled.push(reasons[handled.length]?.code);
+    if (handled.length <= reasons.length) throw reasons[handled.length - 1];
+  }, { recoverability: { immediateRetries: 0, delayedRetries: 1 } });
+  await activation.idle();
+  h.equal(handled, reasons.map(({ code }) => code), "one after the other, without a pause");
+  const rows = await broker.select("kitchen").toArray();
+  h.equal(rows.map(({ attempts, lastError }) => [attempts, lastError]), reasons.map(({ message }) => [1, message]));
+  h.equal([troubles, await h.held(broker)], [[], 0]);
+  await activation.stop();
+});
+
+/** From `break` to `mend` commits fail, though marks of attempts can be written; the pause after that ends with `goOn`. */
+const breaking = (h) => {
+  let isBroken = false;
+  let later = 0;
+  for (const method of ["put", "delete"]) {
+    h.patch(IDBObjectStore.prototype, method, (original) => function (...args) {
+      if (isBroken && this.transaction.durability !== "relaxed") throw new DOMException("The disk is on fire.", "UnknownError");
+      return original.apply(this, args);
+    });
+  }
+  h.patch(Date, "now", (original) => () => original() + later);
+  let over;
+  const paused = new Promise((resolve) => {
+    h.patch(globalThis, "setTimeout", (original) => (work, ms, ...more) => {
+      if (!isBroken || over !== undefined || ms < 500 || ms > 1_000) return original(work, ms, ...more);
+      over = work;
+      resolve();
+      return 0;
+    });
+  });
+  const goOn = () => { later = 1_000; over(); };
+  return { break: () => { isBroken = true; }, mend: () => { isBroken = false; }, paused, goOn };
+};
+
+const broken = (title, body) => test(title, `async (h, pb) => { await (${body})(h, pb, (${breaking})(h)); }`);
+
+broken("d35: a batch whose commit fails by storage is no failure of its messages: a pause, then it comes again as a whole", async (h, pb, disk) => {
+  const broker = await h.openShop();
+  await h.order(broker, 5);
+  const troubles = h.collect(broker, "critical-error");
+  const calls = [];
+  const activation = broker.activate("kitchen", (messages) => {
+    calls.push(messages.map(({ body, attempts }) => [body.n, attempts]));
+    if (calls.length === 1) disk.break();
+  }, { top: 10 });
+  await h.within(10_000, disk.paused, "the pause");
+  const whole = Array.from({ length: 5 }, (_, n) => [n, 0]);
+  h.equal([calls, troubles.length, troubles[0]?.source, troubles[0]?.error.code], [[whole], 1, "recovery", "StorageUnavailable"]);
+  disk.mend();
+  h.equal([await h.held(broker), (await broker.select("kitchen").toArray()).map(({ attempts }) => attempts)], [0, [0, 0, 0, 0, 0]]);
+  h.equal(calls.length, 1, "not before the pause is over");
+  disk.goOn();
+  await h.until(() => calls.length === 2, "the second call");
+  await activation.idle();
+  h.equal([calls, troubles.length, await broker.count("kitchen")], [[whole, whole], 1, 0]);
+  await activation.stop();
+});
