@@ -4,7 +4,32 @@ import { inPage } from "./fixtures/harness.mjs";
 /** How many groups anybody holds. */
 const held = async (broker) => (await broker.groups().toArray()).filter(({ heldBy }) => heldBy !== null).length;
 
-const test = (title, body) => inPage(title, `async (h, pb) => { h.held = ${held}; await (${body})(h, pb); }`);
+/** From `break` to `mend` commits fail, though marks of attempts can be written; the pause after that ends with `goOn`. */
+const breaking = (h) => {
+  let isBroken = false;
+  let later = 0;
+  for (const method of ["put", "delete"]) {
+    h.patch(IDBObjectStore.prototype, method, (original) => function (...args) {
+      if (isBroken && this.transaction.durability !== "relaxed") throw new DOMException("The disk is on fire.", "UnknownError");
+      return original.apply(this, args);
+    });
+  }
+  h.patch(Date, "now", (original) => () => original() + later);
+  let over;
+  const paused = new Promise((resolve) => {
+    h.patch(globalThis, "setTimeout", (original) => (work, ms, ...more) => {
+      if (!isBroken || over !== undefined || ms < 500 || ms > 1_000) return original(work, ms, ...more);
+      over = work;
+      resolve();
+      return 0;
+    });
+  });
+  const goOn = () => { later = 1_000; over(); };
+  return { break: () => { isBroken = true; }, mend: () => { isBroken = false; }, paused, goOn };
+};
+
+/** A test in the page that the file's tests share, which has `held` and `breaking`. */
+const test = (title, body) => inPage(title, `async (h, pb) => { h.held = ${held}; h.breaking = () => (${breaking})(h); await (${body})(h, pb); }`);
 
 test("d35: another broker that is closed is no reason to stop: the attempt counts, and nothing is held", async (h) => {
   const broker = await h.openShop();
@@ -45,33 +70,8 @@ test("d35: whatever a handler rejects with counts, and the readers go on: anothe
   await activation.stop();
 });
 
-/** From `break` to `mend` commits fail, though marks of attempts can be written; the pause after that ends with `goOn`. */
-const breaking = (h) => {
-  let isBroken = false;
-  let later = 0;
-  for (const method of ["put", "delete"]) {
-    h.patch(IDBObjectStore.prototype, method, (original) => function (...args) {
-      if (isBroken && this.transaction.durability !== "relaxed") throw new DOMException("The disk is on fire.", "UnknownError");
-      return original.apply(this, args);
-    });
-  }
-  h.patch(Date, "now", (original) => () => original() + later);
-  let over;
-  const paused = new Promise((resolve) => {
-    h.patch(globalThis, "setTimeout", (original) => (work, ms, ...more) => {
-      if (!isBroken || over !== undefined || ms < 500 || ms > 1_000) return original(work, ms, ...more);
-      over = work;
-      resolve();
-      return 0;
-    });
-  });
-  const goOn = () => { later = 1_000; over(); };
-  return { break: () => { isBroken = true; }, mend: () => { isBroken = false; }, paused, goOn };
-};
-
-const broken = (title, body) => test(title, `async (h, pb) => { await (${body})(h, pb, (${breaking})(h)); }`);
-
-broken("d35: a batch whose commit fails by storage is no failure of its messages: a pause, then it comes again as a whole", async (h, pb, disk) => {
+test("d35: a batch whose commit fails by storage is no failure of its messages: a pause, then it comes again as a whole", async (h) => {
+  const disk = h.breaking();
   const broker = await h.openShop();
   await h.order(broker, 5);
   const troubles = h.collect(broker, "critical-error");
