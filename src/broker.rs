@@ -329,7 +329,7 @@ impl Broker {
             self.core.poller.ring();
         }
         if !self.core.is_open() {
-            self.core.sieges.clear();
+            self.core.locks.sieges.clear();
         }
         for number in self.listeners.take() {
             self.core.forget(number);

@@ -16,7 +16,6 @@ use crate::ids::{self, Ids};
 use crate::lease::Leases;
 use crate::notice::Notice;
 use crate::poller::Poller;
-use crate::siege::Sieges;
 use crate::stats::Tally;
 use crate::store::{Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::suspend::{Gate, gated};
@@ -67,7 +66,6 @@ pub(crate) struct Core {
     pub(crate) locks: GroupLocks,
     /// `None`: there is nobody to show them to.
     pub(crate) leases: Option<Rc<Leases>>,
-    pub(crate) sieges: Sieges,
     /// Whether signs of life are given.
     pub(crate) is_beating: Cell<bool>,
     pub(crate) bell: Bell,
@@ -126,7 +124,6 @@ impl Core {
             locks: GroupLocks::new(host.sharing.clone(), leases.clone()),
             leases,
             is_beating: Cell::new(false),
-            sieges: Sieges::default(),
             bell: Bell::default(),
             commits: GroupCommit::default(),
             runs: Runs::default(),

@@ -18,6 +18,7 @@ use futures_util::future::LocalBoxFuture;
 use crate::clock::Instant;
 use crate::lease::Leases;
 use crate::map::Map;
+use crate::siege::Sieges;
 
 /// A lock that is held. Dropping it lets go.
 pub type Guard = Box<dyn Any>;
@@ -115,6 +116,8 @@ pub(crate) struct GroupLocks {
     /// What a batch has claimed before its locks were asked for: see [`GroupLocks::assume`].
     assumed: RefCell<Option<Vec<Assumed>>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    /// Groups of other contexts that are watched.
+    pub(crate) sieges: Sieges,
     /// How often somebody has let go.
     releases: Cell<u64>,
     holdings: Cell<u64>,
@@ -308,7 +311,9 @@ impl GroupLocks {
     /// Resolves at the next release of any group.
     pub(crate) fn released(&self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        self.waiting.borrow_mut().push(sender);
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.retain(|waiter| !waiter.is_canceled());
+        waiting.push(sender);
         receiver
     }
 }
@@ -322,5 +327,20 @@ pub(crate) struct Locking<'a> {
 impl Drop for Locking<'_> {
     fn drop(&mut self) {
         self.locks.finish(self.call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_no_more_is_forgotten() {
+        let locks = GroupLocks::default();
+        let waits = locks.released();
+        (0..100).for_each(|_| drop(locks.released()));
+        assert!(locks.waiting.borrow().len() <= 2, "{}", locks.waiting.borrow().len());
+        locks.wake();
+        assert_eq!(futures_util::FutureExt::now_or_never(waits), Some(Ok(())));
     }
 }

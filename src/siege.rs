@@ -25,6 +25,12 @@ impl Sieges {
     pub(crate) fn clear(&self) {
         drop(self.0.take());
     }
+
+    /// This context has got the group: who goes on watching would besiege himself.
+    pub(crate) fn lift(&self, group: &str) {
+        let siege = self.0.borrow_mut().remove(group);
+        drop(siege);
+    }
 }
 
 /// What a siege needs. It does not keep the database open.
@@ -40,20 +46,24 @@ impl Core {
     /// A call has met groups that other contexts hold: sees to it that they are watched.
     pub(crate) fn besiege(self: &Rc<Self>, call: u64) {
         let (Sharing::Locks(origin), Some(leases)) = (&self.host.sharing, &self.leases) else { return };
-        for group in self.locks.elsewhere(call) {
-            if self.sieges.0.borrow().contains_key(&*group) {
+        // Another call may have got it since.
+        let elsewhere = self.locks.elsewhere(call).into_iter().filter(|group| !self.locks.is_held_here(group));
+        for group in elsewhere.filter(|_| self.is_open()) {
+            let sieges = &self.locks.sieges.0;
+            if sieges.borrow().contains_key(&*group) {
                 continue;
             }
             let (siege, over) = oneshot::channel();
-            self.sieges.0.borrow_mut().insert(Rc::clone(&group), siege);
+            sieges.borrow_mut().insert(Rc::clone(&group), siege);
             let (origin, leases, number) = (Rc::clone(origin), Rc::clone(leases), self.locks.next_number());
             let siege = Siege { origin, leases, group, number };
             let core = Rc::downgrade(self);
             let watch = async move {
                 let group = Rc::clone(&siege.group);
-                let Either::Left((has_fallen, _)) = select(siege.lay().boxed_local(), over).await else { return };
+                // One that was given up may have a successor, which is left alone.
+                let Either::Right((has_fallen, _)) = select(over, siege.lay().boxed_local()).await else { return };
                 let Some(core) = core.upgrade() else { return };
-                core.sieges.0.borrow_mut().remove(&*group);
+                core.locks.sieges.lift(&group);
                 if has_fallen {
                     core.locks.wake();
                     core.bell.ring_all();

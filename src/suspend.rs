@@ -193,7 +193,7 @@ impl Core {
             return;
         }
         self.lose(Loss::Suspended, |_| true);
-        self.sieges.clear();
+        self.locks.sieges.clear();
         self.locks.let_go_of_all();
         self.host.store.let_go();
         self.poller.ring();

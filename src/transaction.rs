@@ -267,7 +267,10 @@ impl Transaction {
         let mut attempt = async || {
             with_groups(&self.core, self.lock_timeout, call, verb.guess_groups(&self.core), async || {
                 self.check_open()?;
-                self.attempt(&verb, call, changes).await
+                let outcome = self.attempt(&verb, call, changes).await;
+                // Right away: it may have got a group, and wait for something else with it.
+                self.core.keep_beating();
+                outcome
             })
             .await
         };
@@ -294,7 +297,6 @@ impl Transaction {
             Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }
-        self.core.keep_beating();
         let is_open = self.check_open();
         self.return_state(state);
         if !matches!(self.phase.get(), Phase::Open | Phase::Committing) {
@@ -378,8 +380,7 @@ impl Transaction {
             self.count_rollback();
         }
         let mut waiting = self.waiting.borrow_mut();
-        if !waiting.is_empty() {
-            let _ = waiting.remove(0).send(());
-        }
+        // One that was dropped while it waited is passed over.
+        while !waiting.is_empty() && waiting.remove(0).send(()).is_err() {}
     }
 }

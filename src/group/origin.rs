@@ -108,6 +108,7 @@ impl GroupLocks {
     }
 
     fn got(&self, group: &Rc<str>, call: u64, new: Holders) {
+        self.sieges.lift(group);
         self.groups.borrow_mut().update(Rc::clone(group), |holders| {
             // A commit may have taken it for granted meanwhile.
             let (transaction, mut calls) = (holders.transaction, std::mem::take(&mut holders.calls));

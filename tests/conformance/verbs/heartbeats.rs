@@ -7,15 +7,16 @@ use std::rc::Rc;
 use futures_util::future::join;
 use pocket_broker::body::{Body, Value};
 use pocket_broker::error::ErrorCode;
-use pocket_broker::store::{Key, Operation, StoreName};
+use pocket_broker::store::{Key, Mode, Operation, Range, StoreName};
 use pocket_broker::{Broker, EndOptions, ReceiveOptions, Transaction};
 
 use super::super::support::host::{ManualTimer, tick};
 use super::super::support::shop::{Shop, begin, receive, refused, show_all};
-use super::super::support::{detail, put};
+use super::super::support::{detail, put, transact};
 
 mount! {
     d26_a_long_hold_gives_signs_of_life,
+    d26_who_waits_with_a_group_gives_signs_of_life,
 }
 
 mount_with_locks! {
@@ -29,6 +30,7 @@ mount_with_locks! {
     d26_a_reader_with_other_work_frees_a_group_too,
     d26_a_verb_that_finds_its_group_held_besieges_it,
     d26_sieges_end_with_the_broker,
+    d26_who_got_the_group_besieges_it_no_more,
     d26_the_last_sign_of_one_who_died_robs_nobody,
     d26_who_slept_while_it_asked_for_a_group_has_held_it_for_a_moment,
 }
@@ -39,6 +41,14 @@ const LIFE: f64 = 150_000.0;
 /// How many records `meta` has: what is more than before is leases.
 async fn meta(shop: &Shop) -> u64 {
     shop.records_in(StoreName::Meta).await
+}
+
+/// Whether there is a lease.
+async fn leases(shop: &Shop) -> bool {
+    let range = Range::prefix(vec!["lease".into()]);
+    let leases =
+        transact(&*shop.store, &[StoreName::Meta], Mode::ReadOnly, async |tx| tx.count(StoreName::Meta, &range).await);
+    leases.await.expect("the store can be read") > 0
 }
 
 /// Time passes, and whoever gives signs of life has given the next one.
@@ -118,6 +128,35 @@ async fn d26_a_long_hold_gives_signs_of_life(shop: &Shop) {
         tick().await;
     }
     assert_eq!(shop.rows("kitchen").await, [""; 0]);
+    assert_eq!(shop.locks_held(), 0);
+}
+
+/// The call that got the group goes on for as long as it waits.
+async fn d26_who_waits_with_a_group_gives_signs_of_life(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    assert_eq!(shop.receive("kitchen").await.len(), 1, "nothing is left");
+    let transaction = begin(shop);
+    let named = ReceiveOptions {
+        conversation: Some(Rc::clone(&dialog.target)),
+        timeout: Some(f64::INFINITY),
+        ..ReceiveOptions::default()
+    };
+    let found = shop.timer().wakes(transaction.receive("kitchen", named), async || {
+        for _ in 0..20 {
+            tick().await;
+        }
+        assert_eq!(shop.pulse().sleeps(), [BEAT], "its heart beats");
+        for _ in 0..6 {
+            beat(shop).await;
+        }
+        assert!(leases(shop).await, "others see that it is alive");
+        shop.send(&dialog.initiator, "Note", "m2").await;
+    });
+    assert_eq!(show_all(&found.await.expect("it comes")), ["0 Note 1 m2"]);
+    transaction.commit().await.expect("nobody has taken the group away");
+    while leases(shop).await {
+        tick().await;
+    }
     assert_eq!(shop.locks_held(), 0);
 }
 
@@ -299,6 +338,28 @@ async fn d26_a_verb_that_finds_its_group_held_besieges_it(shop: &Shop) {
     other.end_conversation(&dialog.target, EndOptions::default()).await.expect("it is free, or will be in a moment");
     shop.host_locks().hear();
     refused(wedged.commit().await, ErrorCode::TransactionClosed);
+}
+
+/// Its own wait got the group while it watched the holder before it.
+async fn d26_who_got_the_group_besieges_it_no_more(shop: &Shop) {
+    shop.order("m1").await;
+    let (other, next) = (shop.another_tab().await, begin(shop));
+    let first = other.begin().expect("the broker is open");
+    first.receive("kitchen", ReceiveOptions::default()).await.expect("it has the group");
+    let forever = ReceiveOptions { timeout: Some(f64::INFINITY), ..ReceiveOptions::default() };
+    let waiting = shop.timer().wakes(next.receive("kitchen", forever), async || {
+        shop.pulse().until_sleeping().await;
+        assert_eq!(shop.pulse().sleeps(), [BEAT], "it takes notice of the holder");
+        first.rollback();
+    });
+    assert_eq!(show_all(&waiting.await.expect("it is free")), ["0 Order 0 m1"]);
+    for _ in 0..8 {
+        beat(shop).await;
+        assert_eq!(shop.pulse().sleeps(), [BEAT], "the siege is over: only its own heart beats");
+    }
+    shop.host_locks().hear();
+    next.commit().await.expect("nobody has robbed it, least of all itself");
+    assert_eq!((shop.rows("kitchen").await, shop.locks_held()), (vec![], 0));
 }
 
 async fn d26_sieges_end_with_the_broker(shop: &Shop) {
