@@ -8,7 +8,7 @@ use num_traits::ToPrimitive;
 
 use crate::body::{Body, Value};
 use crate::conversation::{Conversation, Side};
-use crate::error::Result;
+use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Decoded, Role, SideId};
 use crate::record::{Fields, Read, float};
 use crate::stop::{Outcome, pass_over};
@@ -149,6 +149,25 @@ pub(crate) fn any_member(work: &mut Work<'_>, group: &str) -> Outcome<Option<(Bo
         }
     }
     problem.map_or(Ok(None), |problem| Err(problem.into()))
+}
+
+/// A group that nobody is in is to be made. Refused when the id is that of a target's own group, and the target is still to come: it would find
+/// others in a group that it must be alone in.
+pub(crate) fn check_new(work: &mut Work<'_>, group: &str) -> Outcome<()> {
+    let Some(own) = Decoded::parse(group).filter(|own| own.is_group && own.side.role == Role::Target) else {
+        return Ok(());
+    };
+    let conversation = pass_over(work.conversation(own.side.conversation), &mut None)?.flatten();
+    let is_to_come = |conversation: &Conversation| {
+        conversation.bits == own.bits && conversation.target.is_none() && conversation.local != Some(true)
+    };
+    if !conversation.is_some_and(|conversation| is_to_come(&conversation)) {
+        return Ok(());
+    }
+    let text = format!(
+        "The id {group} is kept for the group of an endpoint that is still to come. Take a random UUID for a new group."
+    );
+    Err(work.at_commit(Error::new(ErrorCode::GroupInvalid, text).with("group", group)).into())
 }
 
 /// What a group knows.

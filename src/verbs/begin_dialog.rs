@@ -233,6 +233,8 @@ impl Begun {
                 return Err(work.at_commit(error.with("group", &*group)).into());
             }
             crate::membership::open(work, &group, conversation, role)?;
+        } else {
+            crate::membership::check_new(work, &group)?;
         }
         Ok(Some(group))
     }

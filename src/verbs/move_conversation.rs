@@ -46,8 +46,9 @@ impl Move {
         let (conversation, role) = work.endpoint(&self.handle)?;
         let Some(side) = conversation.side(role) else { return Err(work.not_found(&self.handle).into()) };
         let (understood, (to, member)) = self.find(work)?;
-        if let Some((other, other_role)) = &member {
-            check_service(work, side.service, &to, other, *other_role)?;
+        match &member {
+            Some((other, other_role)) => check_service(work, side.service, &to, other, *other_role)?,
+            None => membership::check_new(work, &to)?,
         }
         let from = conversation.group(role);
         work.lock_all(&[&from, &to])?;

@@ -79,6 +79,11 @@ impl Actor {
             Ok(answer) if call.is_nothing(answer) => Outcome::Nothing,
             Ok(answer) => Outcome::Answer(answer.clone()),
             Err(error) if detail(error, "reason").as_deref() == Some("robbed") && origin.may_rob() => Outcome::Nothing,
+            Err(error)
+                if detail(error, "reason").as_deref() == Some("suspended") && origin.readers.has_slept(self.tab) =>
+            {
+                Outcome::Nothing
+            }
             Err(error) => outcome_of(error).unwrap_or_else(|| {
                 origin.report(Kind::Unsound, format!("{call:?} says {error:?}"));
                 Outcome::Nothing

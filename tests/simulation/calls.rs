@@ -17,7 +17,7 @@ use crate::conformance::random::model::{BIN, End, Ending, PLACES, service_name};
 use crate::conformance::support::shop::{dialog_of, named};
 use crate::failing::{Recovering, Unbury};
 use crate::lanes::Enqueue;
-use crate::model::{Begin, Goal};
+use crate::model::{Begin, Goal, Related};
 use crate::origin::Origin;
 use crate::sabotage::Sabotage;
 
@@ -295,9 +295,18 @@ impl Begin {
         })
     }
 
+    /// The conversation whose group it goes into, if one is named.
+    fn related_end(&self) -> Option<End> {
+        if let Some(Related::Conversation(end)) = &self.related { Some(end.clone()) } else { None }
+    }
+
     fn options(&self, origin: &Origin) -> BeginDialog {
         BeginDialog {
-            related_conversation: self.related.as_ref().map(|end| origin.handle(end).to_string()),
+            related_conversation: self.related_end().map(|end| origin.handle(&end).to_string()),
+            related_group: match &self.related {
+                Some(Related::Group(group)) if !origin.breaks(Sabotage::Alone) => Some(group.to_string()),
+                _ => None,
+            },
             lifetime: self.lifetime,
             reuse: self.reuse.map(str::to_owned),
             ..dialog_of(service_name(self.from), service_name(self.to))

@@ -163,3 +163,13 @@ fn a_grave_that_does_not_keep_its_message_is_noticed() {
 fn a_wait_without_an_end_is_noticed() {
     assert!(found(Sabotage::Sleep, Mix::Lanes).contains(&Kind::Lost));
 }
+
+#[test]
+fn a_dialog_outside_its_group_is_noticed() {
+    assert!(found(Sabotage::Alone, Mix::Dialogs).contains(&Kind::Unexplained));
+}
+
+#[test]
+fn a_page_that_goes_on_in_its_sleep_is_noticed() {
+    assert!(found(Sabotage::Walk, Mix::Dialogs).contains(&Kind::TwoReaders));
+}

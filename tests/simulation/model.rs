@@ -7,7 +7,7 @@ use std::rc::Rc;
 use pocket_broker::error::ErrorCode;
 
 use crate::conformance::random::model::{ELSEWHERE, End, Row, SERVICES, Side, World};
-use crate::conformance::random::seen::{Handles, group_of};
+use crate::conformance::random::seen::{Handles, group_of, own_group};
 use crate::lanes::Hint;
 
 /// What is known of the names that the broker gave.
@@ -40,9 +40,17 @@ const POISON: u64 = 5;
 pub(crate) struct Begin {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) related: Option<End>,
+    pub(crate) related: Option<Related>,
     pub(crate) lifetime: Option<f64>,
     pub(crate) reuse: Option<&'static str>,
+}
+
+/// Whose group a dialog goes into.
+#[derive(Clone, Debug)]
+pub(crate) enum Related {
+    Conversation(End),
+    /// The group of that id, which need not be there.
+    Group(Rc<str>),
 }
 
 /// Where a conversation is moved to.
@@ -87,21 +95,44 @@ impl Model {
     /// A dialog that is not there yet.
     pub(crate) fn begin(&mut self, names: &Names, begin: &Begin, id: &Rc<str>, now: f64) -> Result<(), ErrorCode> {
         self.world.queue_of(begin.from).ok_or(ErrorCode::ServiceNotFound)?;
-        let mut group = None;
-        if let Some(related) = &begin.related {
-            let related = self.resolve(names, related);
-            match self.world.sides.get(&related) {
-                None => return Err(ErrorCode::ConversationNotFound),
-                Some(side) if side.home != begin.from => return Err(ErrorCode::GroupInvalid),
-                Some(_) => group = Some(names.group_of(&self.world, &related)),
+        let group = match &begin.related {
+            Some(Related::Conversation(related)) => {
+                let related = self.resolve(names, related);
+                self.world.side(&related)?;
+                Some(names.group_of(&self.world, &related))
             }
-            self.world.side(&related)?.group.clone_from(&group);
+            Some(Related::Group(group)) => Some(Rc::clone(group)),
+            None => None,
+        };
+        if let Some(group) = &group {
+            let is_member = |end: &&End| names.group_of(&self.world, end) == *group;
+            let members: Vec<End> = self.world.sides.keys().filter(is_member).cloned().collect();
+            if members.is_empty() && self.is_kept(names, group) {
+                return Err(ErrorCode::GroupInvalid);
+            }
+            if members.iter().any(|member| self.world.sides[member].home != begin.from) {
+                return Err(ErrorCode::GroupInvalid);
+            }
+            for member in members {
+                self.world.side(&member)?.group = Some(Rc::clone(group));
+            }
         }
         if let Some(reuse) = begin.reuse {
             self.reuse.insert((begin.from, begin.to, reuse), Rc::clone(id));
         }
         self.world.begin(id, begin.from, begin.to, group, begin.lifetime.map(|lifetime| now + lifetime));
         Ok(())
+    }
+
+    /// Whether a group is to be that of a target that is still to come.
+    fn is_kept(&self, names: &Names, group: &Rc<str>) -> bool {
+        let is_its = |end: &End| !end.1 && own_group(&names.handles[end]) == *group;
+        let is_to_come = |side: &Side, id| side.next_send == 0 || self.world.far.contains(id);
+        let initiators =
+            self.world.sides.iter().filter(|((id, is_initiator), side)| *is_initiator && is_to_come(side, id));
+        initiators
+            .map(|((id, _), _)| (Rc::clone(id), false))
+            .any(|target| !self.world.sides.contains_key(&target) && is_its(&target))
     }
 
     /// MOVE CONVERSATION.

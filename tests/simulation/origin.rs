@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use pocket_broker::clock::Clock;
 use pocket_broker::definitions::QueueOptions;
-use pocket_broker::ids::{Decoded, Ids, Role, SideId};
+use pocket_broker::ids::{Decoded, Ids, Role, SideId, text};
 use pocket_broker::{ConversationInfo, Message, Notice};
 use uuid::Uuid;
 
@@ -49,6 +49,8 @@ pub(crate) struct Origin {
     pub(crate) saboteur: Option<Rc<Saboteur>>,
     ids: Rc<dyn Ids>,
     ends: RefCell<Vec<End>>,
+    /// Groups that were given names.
+    groups: RefCell<Vec<Rc<str>>>,
     /// Messages whose handlers have failed: id and body.
     failed: RefCell<Vec<(Rc<str>, String)>>,
     bodies: Cell<u64>,
@@ -134,6 +136,7 @@ impl Origin {
             ids: host::ids(seed.wrapping_add(0x00c0_ffee)),
             mix: Mix::of(seed),
             ends: RefCell::default(),
+            groups: RefCell::default(),
             failed: RefCell::default(),
             bodies: Cell::new(0),
             gate: RefCell::default(),
@@ -250,6 +253,20 @@ impl Origin {
 
     pub(crate) fn handles(&self, ends: &[End]) -> Vec<Rc<str>> {
         ends.iter().map(|end| self.handle(end)).collect()
+    }
+
+    /// A group that nobody has heard of yet.
+    pub(crate) fn new_group(&self) -> Rc<str> {
+        let group = text(self.uuid());
+        self.groups.borrow_mut().push(Rc::clone(&group));
+        group
+    }
+
+    /// A group that was named lately, or that of an end.
+    pub(crate) fn some_group(&self, chance: &mut Chance, end: Option<End>) -> Option<Rc<str>> {
+        let groups = self.groups.borrow();
+        let named = chance.pick(&groups[groups.len().saturating_sub(4)..]).filter(|_| chance.one_in(2));
+        named.or_else(|| end.filter(|end| !self.is_lane(end)).map(|end| self.own_group(&end)))
     }
 
     /// The group that an end is in as long as it is put into no other.

@@ -23,6 +23,8 @@ pub(crate) struct Readers {
     held: RefCell<Vec<Held>>,
     /// Tabs that were robbed of their locks, or never had any: what they believe does not count.
     outlaws: RefCell<BTreeSet<TabId>>,
+    /// Tabs that were put away.
+    sleepers: RefCell<BTreeSet<TabId>>,
     transactions: Cell<u64>,
     /// Turns of the executor.
     pub(crate) turn: Cell<u64>,
@@ -73,6 +75,17 @@ impl Readers {
     /// A tab is gone.
     pub(crate) fn crash(&self, tab: TabId) {
         self.held.borrow_mut().retain(|held| held.tab != tab);
+    }
+
+    /// A tab has let go of everything.
+    pub(crate) fn sleep(&self, tab: TabId) {
+        self.crash(tab);
+        self.sleepers.borrow_mut().insert(tab);
+    }
+
+    /// Whether a tab has ever let go of everything.
+    pub(crate) fn has_slept(&self, tab: TabId) -> bool {
+        self.sleepers.borrow().contains(&tab)
     }
 
     /// What a tab believes to have does not count any more.

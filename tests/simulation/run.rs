@@ -47,6 +47,8 @@ pub(super) struct Tab {
     broker: Rc<RefCell<Option<Rc<Broker>>>>,
     faults: Faults,
     is_frozen: bool,
+    /// It has let go of everything.
+    is_away: bool,
     /// It waits for an answer that will never come.
     is_doomed: bool,
 }
@@ -147,7 +149,14 @@ impl Run {
         if self.sharing != Shared::Locks {
             self.origin.readers.outlaw(self.lives);
         }
-        Tab { id: self.lives, broker: Rc::default(), faults: Faults::new(), is_frozen: false, is_doomed: false }
+        Tab {
+            id: self.lives,
+            broker: Rc::default(),
+            faults: Faults::new(),
+            is_frozen: false,
+            is_away: false,
+            is_doomed: false,
+        }
     }
 
     fn host_of(&self, tab: &Tab) -> Host {
@@ -235,7 +244,7 @@ impl Run {
             return;
         }
         let (from, notice) = self.origin.mail.borrow_mut().remove(0);
-        for tab in self.tabs.iter().filter(|tab| tab.id != from && !tab.is_frozen) {
+        for tab in self.tabs.iter().filter(|tab| tab.id != from && !tab.is_frozen && !tab.is_away) {
             // A hint may get lost.
             let broker = tab.broker.borrow().clone().filter(|_| !self.origin.one_in(10));
             if let Some(broker) = broker {

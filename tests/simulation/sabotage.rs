@@ -35,6 +35,10 @@ pub(crate) enum Sabotage {
     Grave,
     /// Nobody is told when a wait is over.
     Sleep,
+    /// A dialog that names a group is begun without it.
+    Alone,
+    /// A page that is put away lets go of its locks, and goes on as if it held them.
+    Walk,
 }
 
 impl Sabotage {
@@ -45,7 +49,7 @@ impl Sabotage {
 
     /// There is so seldom a chance for it that none is left out.
     fn is_rare(self) -> bool {
-        matches!(self, Self::Forgetful | Self::Grave)
+        matches!(self, Self::Forgetful | Self::Grave | Self::Walk)
     }
 }
 

@@ -65,6 +65,13 @@ impl OriginLocks {
         }
     }
 
+    /// Lets go of all that this tab holds, behind its back.
+    #[allow(dead_code, reason = "for the simulation")]
+    pub(crate) fn slip(&self) {
+        self.rob();
+        self.origin.borrow_mut().robbed.retain(|(owner, _)| *owner != self.owner);
+    }
+
     /// Which tabs have been robbed and have not heard of it.
     #[allow(dead_code, reason = "for the simulation")]
     pub(crate) fn robbed(&self) -> Vec<u64> {

@@ -19,6 +19,7 @@ mount! {
     a_group_that_grows_in_a_transaction_is_received_from,
     a_group_outlives_the_conversation_it_is_named_after,
     a_group_is_left_before_it_is_counted,
+    d09_the_group_of_a_target_to_come_is_kept_for_it,
     what_a_group_knows_goes_with_its_last_conversation,
     what_a_group_knows_is_found_by_handle_and_id,
     what_a_group_knows_is_transactional,
@@ -63,6 +64,29 @@ async fn b13_an_unused_group_id_makes_that_group(shop: &Shop) {
     assert_eq!(third.group_id, first.group_id);
     let group = EndpointFilter { group: Some(id.into()), ..EndpointFilter::default() };
     assert_eq!(shop.endpoints(group).await.len(), 3);
+}
+
+/// Its id is made of the conversation's, and nobody else's until then. Afterwards it is a group like any other.
+async fn d09_the_group_of_a_target_to_come_is_kept_for_it(shop: &Shop) {
+    let later = BeginDialog { to: "Later".into(), ..to_kitchen() };
+    for (begun, is_sent) in [(shop.begin().await, false), (begin(shop, later).await, true)] {
+        if is_sent {
+            shop.send(&begun.handle, "Order", "waits outside").await;
+        }
+        let group = begun.group_id.replacen('8', "c", 1);
+        let related = BeginDialog { related_group: Some(group.clone()), ..dialog_of("Front", "Kitchen") };
+        let error = refused(shop.broker.begin_dialog(related).await, ErrorCode::GroupInvalid);
+        assert!(error.to_string().contains("still to come"), "{error}");
+        let mover = begin(shop, dialog_of("Front", "Kitchen")).await;
+        let to = pocket_broker::Destination::Named(group.as_str().into());
+        refused(shop.broker.move_conversation(&mover.handle, to).await, ErrorCode::GroupInvalid);
+        shop.end(&mover.handle).await;
+    }
+    let dialog = shop.order("m1").await;
+    let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
+    shop.end(&dialog.target).await;
+    let again = begin(shop, BeginDialog { related_group: Some(group.to_string()), ..to_kitchen() }).await;
+    assert_eq!(again.group_id, group, "that target will not come back");
 }
 
 async fn a_related_dialog_joins_the_group(shop: &Shop) {

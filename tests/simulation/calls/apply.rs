@@ -275,7 +275,7 @@ impl Call {
     fn names_what_is_gone(&self, model: &Model) -> bool {
         match self {
             Self::Send(ends, ..) => ends.iter().any(|end| !model.world.sides.contains_key(end)),
-            Self::Begin(begin) => begin.related.is_some() && model.world.queue_of(begin.from).is_none(),
+            Self::Begin(begin) => begin.related_end().is_some() && model.world.queue_of(begin.from).is_none(),
             Self::Commit(done) => done.iter().any(|done| done.call.names_what_is_gone(model)),
             _ => false,
         }
@@ -290,7 +290,7 @@ impl Call {
             }
             Self::Move(end, crate::model::Goal::Beside(other)) => vec![end.clone(), other.clone()],
             Self::Move(end, _) | Self::Receive(_, Wanted::Conversation(end), ..) => vec![end.clone()],
-            Self::Begin(begin) => begin.related.iter().cloned().collect(),
+            Self::Begin(begin) => begin.related_end().into_iter().collect(),
             Self::Commit(done) => {
                 let received = self.received().map(|message| (message.conversation_handle.clone(), false));
                 done.iter().flat_map(|done| done.call.ends()).chain(received).collect()

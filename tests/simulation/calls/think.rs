@@ -1,13 +1,11 @@
 //! What an application may do.
 
-use pocket_broker::ids::text;
-
 use super::{Call, Wanted};
-use crate::conformance::random::model::{BIN, Ending};
+use crate::conformance::random::model::{BIN, End, Ending};
 use crate::conformance::support::chance::Chance;
 use crate::failing::Unbury;
 use crate::lanes::Enqueue;
-use crate::model::{Begin, Goal};
+use crate::model::{Begin, Goal, Related};
 use crate::origin::{Mix, Origin};
 
 impl Call {
@@ -29,7 +27,7 @@ impl Call {
             0..=5 => Self::Begin(Begin {
                 from: chance.below(4),
                 to: chance.below(5),
-                related: end.filter(|_| chance.one_in(3)),
+                related: if chance.one_in(2) { Self::related(origin, chance, end) } else { None },
                 lifetime: if chance.one_in(4) { chance.pick(&[1.0, 500.0, 20_000.0]) } else { None },
                 reuse: if chance.one_in(4) { chance.pick(&["a", "b"]) } else { None },
             }),
@@ -54,7 +52,7 @@ impl Call {
             16..=23 => {
                 let wanted = match (chance.below(4), end) {
                     (0, Some(end)) => Wanted::Conversation(end),
-                    (1, Some(end)) if !origin.is_lane(&end) => Wanted::Group(origin.own_group(&end)),
+                    (1, end) => origin.some_group(chance, end).map_or(Wanted::Anything, Wanted::Group),
                     _ => Wanted::Anything,
                 };
                 let top = chance.pick(&[None, Some(1), Some(2), Some(5)])?;
@@ -73,7 +71,7 @@ impl Call {
             32..=33 => {
                 let goal = match origin.any_end(chance).filter(|_| !chance.one_in(4)) {
                     Some(other) => Goal::Beside(other),
-                    None => Goal::New(text(origin.uuid())),
+                    None => Goal::New(origin.new_group()),
                 };
                 Self::Move(end?, goal)
             }
@@ -83,6 +81,14 @@ impl Call {
             37 => Self::Alter(queue, None, Some(!chance.one_in(3))),
             38 => Self::Poll,
             _ => return None,
+        })
+    }
+
+    fn related(origin: &Origin, chance: &mut Chance, end: Option<End>) -> Option<Related> {
+        Some(match (chance.below(4), end) {
+            (0 | 1, Some(end)) => Related::Conversation(end),
+            (2, end) => Related::Group(origin.some_group(chance, end)?),
+            _ => Related::Group(origin.new_group()),
         })
     }
 

@@ -5,6 +5,7 @@ use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation};
 
 use super::{Run, Tab};
+use crate::sabotage::Sabotage;
 
 impl Run {
     /// A tab dies where it stands.
@@ -19,9 +20,12 @@ impl Run {
     }
 
     pub(super) fn thaw(&mut self, which: impl Fn(&Tab) -> bool) {
-        for tab in self.tabs.iter_mut().filter(|tab| tab.is_frozen && which(tab)) {
+        for tab in self.tabs.iter_mut().filter(|tab| (tab.is_frozen || tab.is_away) && which(tab)) {
             self.origin.tell(|| format!("tab {} comes back", tab.id));
             tab.is_frozen = false;
+            if std::mem::take(&mut tab.is_away) {
+                tab.broker.borrow().iter().for_each(|broker| broker.restore());
+            }
             self.origin.note_robberies();
             self.origin.locks.of_tab(tab.id).hear();
         }
@@ -41,7 +45,7 @@ impl Run {
             self.open_tab();
             return true;
         }
-        let is_frozen = self.tabs.iter().any(|tab| tab.is_frozen);
+        let is_frozen = self.tabs.iter().any(|tab| tab.is_frozen || tab.is_away);
         self.thaw(|_| true);
         is_frozen
     }
@@ -54,6 +58,7 @@ impl Run {
                 self.crash(number);
                 self.open_tab();
             }
+            6..=11 if self.origin.one_in(3) => self.put_away(number),
             6..=11 => {
                 let tab = &mut self.tabs[number];
                 tab.is_frozen = true;
@@ -72,6 +77,19 @@ impl Run {
             58..=100 => self.tabs[number].faults.release(),
             _ => {}
         }
+    }
+
+    /// A tab lets go of everything. What it does then is done before it freezes, or is left for when it comes back.
+    fn put_away(&mut self, number: usize) {
+        let tab = &mut self.tabs[number];
+        let Some(broker) = tab.broker.borrow().clone() else { return };
+        self.origin.tell(|| format!("tab {} is put away", tab.id));
+        if self.origin.breaks(Sabotage::Walk) {
+            return self.origin.locks.of_tab(tab.id).slip();
+        }
+        broker.suspend();
+        self.origin.readers.sleep(tab.id);
+        (tab.is_away, tab.is_frozen) = (true, self.origin.one_in(2));
     }
 
     fn break_something(&mut self, number: usize) {
