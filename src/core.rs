@@ -14,8 +14,9 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::group::{GroupLocks, Locking, Sharing};
 use crate::ids::{self, Ids};
 use crate::lease::Leases;
-use crate::notice::Notice;
+use crate::notice::{Critical, Notice};
 use crate::poller::Poller;
+use crate::recoverability::Thrown;
 use crate::stats::Tally;
 use crate::store::{Key, Mode, Range, Store, StoreName, Tx, transact};
 use crate::suspend::{Gate, gated};
@@ -283,6 +284,12 @@ impl Core {
         // A copy: a listener may open or close brokers.
         let listeners = self.listeners.borrow().clone();
         listeners.iter().for_each(|(_, listener)| listener(notice));
+    }
+
+    /// Tells whoever is open of trouble that is no message's fault.
+    pub(crate) fn warn(self: &Rc<Self>, source: &str, error: Thrown) {
+        let critical = vec![Critical { source: source.into(), error }];
+        self.announce(&Notice { critical, ..Notice::default() });
     }
 
     /// Tells this context and the others.

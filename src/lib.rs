@@ -149,7 +149,7 @@ pub use commit::Cancelled;
 pub use core::{Host, Listener};
 pub use error_queue::FailedFilter;
 pub use group::{Guard, Locks, Sharing};
-pub use notice::{Dropped, Failed, Notice};
+pub use notice::{Critical, Dropped, Failed, Notice};
 pub use recoverability::{Failure, FailureKind, Finally, Next, Recoverability, Recovered, Thrown};
 pub use rows::{Message, Rows};
 pub use stats::Counts;

@@ -1,4 +1,4 @@
-//! What a commit tells: hints for other tabs and events for the application.
+//! What a commit tells: hints for other tabs and events for the application. And what is told of trouble.
 
 use std::rc::Rc;
 
@@ -30,6 +30,8 @@ pub struct Notice {
     pub disabled: Vec<(Rc<str>, &'static str)>,
     /// Messages whose handlers failed.
     pub failed: Vec<Failed>,
+    /// Not of a commit: what goes wrong and is no message's fault.
+    pub critical: Vec<Critical>,
     /// The earliest time at which something new is due: the pollers of all contexts want to know.
     pub due: Option<Instant>,
     /// Not a commit: a group was given back, and whoever waits may look. For other contexts, and alone in its notice.
@@ -49,6 +51,15 @@ pub struct Failed {
     pub error: Thrown,
     /// What became of it.
     pub recovered: Recovered,
+}
+
+/// Trouble that is no message's fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Critical {
+    /// What was being done.
+    pub source: Rc<str>,
+    /// What it failed with.
+    pub error: Thrown,
 }
 
 /// A message that went nowhere, and why; or several of one conversation that went together.
@@ -126,6 +137,7 @@ impl Notice {
         self.dropped.extend(other.dropped.iter().cloned());
         self.disabled.extend(other.disabled.iter().cloned());
         self.failed.extend(other.failed.iter().cloned());
+        self.critical.extend(other.critical.iter().cloned());
         other.due.into_iter().for_each(|at| self.due_by(at));
     }
 

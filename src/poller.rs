@@ -143,7 +143,10 @@ async fn run(core: Weak<Core>) {
                 polled.next.into_iter().for_each(|next| this.poll_by(next));
             }
             // Nobody waits for an answer: it is tried again.
-            Err(_) => {
+            Err(error) => {
+                if pause == 0.0 && this.is_open() {
+                    this.warn("fetch", (&error).into());
+                }
                 pause = (pause * 2.0).clamp(PAUSE, LONGEST);
                 this.poll_by(next);
             }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use crate::clock::Instant;
 use crate::conversation::Side;
 use crate::due::{self, Due};
+use crate::error::Error;
 use crate::error_queue;
 use crate::ids::SideId;
 use crate::message::Class;
@@ -78,6 +79,12 @@ pub struct Thrown {
     pub message: Rc<str>,
     /// Its code, if it is a broker's error.
     pub code: Option<Rc<str>>,
+}
+
+impl From<&Error> for Thrown {
+    fn from(error: &Error) -> Self {
+        Self { name: "BrokerError".into(), message: error.to_string().into(), code: Some(error.code().name().into()) }
+    }
 }
 
 /// What a failure says about the next attempt.

@@ -4,7 +4,7 @@ import { text } from "./check.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
 import { BrokerError, isBrokerError, isLoss, reading } from "./errors.js";
 import { fire } from "./events.js";
-import { failureOf, workOf, type Work } from "./handlers.js";
+import { failureOf, thrown, workOf, type Work } from "./handlers.js";
 import { expand } from "./messages.js";
 import type { RawDecision } from "./raw.js";
 import { UnitOfWork } from "./transaction.js";
@@ -216,7 +216,15 @@ export class ReaderPool implements Activation {
 
   /** Nobody's fault but the storage's: nothing is taken for a while, longer each time. */
   #trouble(error: unknown): void {
-    fire(this.#owner.events, "critical-error", { source: "recovery", error });
+    const { core, events } = this.#owner;
+    if (core.closed !== undefined) return;
+    const [name, message, code] = thrown(error);
+    try {
+      core.raw.warn("recovery", name, message, code);
+    } catch {
+      // The instance has stopped: only this broker can still be told.
+      fire(events, "critical-error", { source: "recovery", error: { name, message, code } });
+    }
     this.#backOff();
   }
 

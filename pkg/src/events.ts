@@ -1,4 +1,4 @@
-import type { Notice } from "./raw.js";
+import type { Notice, RawThrown } from "./raw.js";
 import type { BrokerEvents } from "./types/broker.js";
 import type { Message } from "./types/messages.js";
 
@@ -6,19 +6,25 @@ import type { Message } from "./types/messages.js";
 export function announce(target: EventTarget, notice: Notice): void {
   queueMicrotask(() => {
     const { queues, conversations, delayed, transmission, archive } = notice;
-    fire(target, "changed", { queues, conversations, delayed, transmission, archive });
+    if (queues.length > 0 || conversations || delayed || transmission || archive) fire(target, "changed", { queues, conversations, delayed, transmission, archive });
     for (const queue of notice.enqueued) fire(target, "message-enqueued", { queue });
     for (const [handle, state] of notice.states) fire(target, "conversation-changed", { handle, state });
     for (const { reason, message } of notice.dropped) fire(target, "message-dropped", { reason, message: partialMessage(message) });
-    for (const { error: { name, message, code }, retryAt, ...rest } of notice.failed) {
-      fire(target, "message-failed", { ...rest, error: code === null ? { name, message } : { name, message, code }, retryAt: retryAt === null ? null : new Date(retryAt) });
+    for (const { error, retryAt, ...rest } of notice.failed) {
+      fire(target, "message-failed", { ...rest, error: thrown(error), retryAt: retryAt === null ? null : new Date(retryAt) });
     }
+    for (const { source, error } of notice.critical) fire(target, "critical-error", { source, error: thrown(error) });
     for (const { queue, reason } of notice.disabled) fire(target, "queue-disabled", { queue, reason });
   });
 }
 
 export function fire<K extends keyof BrokerEvents>(target: EventTarget, type: K, detail: BrokerEvents[K]): void {
   target.dispatchEvent(new CustomEvent(type, { detail }));
+}
+
+/** Without a code if it had none. */
+function thrown({ name, message, code }: RawThrown): object {
+  return code === null ? { name, message } : { name, message, code };
 }
 
 /** A message as far as it is known, with its time as a Date. */

@@ -75,6 +75,12 @@ export function failureOf(reason: unknown, message: Message, queue: string, endp
   };
 }
 
+/** What was thrown, for whoever hears of it: its name, its text, and its code if it is a broker's error. */
+export function thrown(reason: unknown): [name: string, message: string, code: string | undefined] {
+  const { name, message } = parts(reason);
+  return [name, message, isBrokerError(reason) ? reason.code : undefined];
+}
+
 /** Longer texts of errors are cut. */
 const LONGEST_TEXT = 16_384;
 

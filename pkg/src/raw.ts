@@ -91,13 +91,14 @@ export interface Notice {
   queues: string[]; conversations: boolean; delayed: boolean; transmission: boolean; archive: boolean;
   enqueued: string[]; states: [handle: string, state: ConversationEndpoint["state"]][];
   dropped: { reason: string; message: object }[]; disabled: BrokerEvents["queue-disabled"][];
-  failed: RawFailed[];
+  failed: RawFailed[]; critical: { source: BrokerEvents["critical-error"]["source"]; error: RawThrown }[];
   /** For the pollers of other contexts. */
   due: number | null;
   /** Between contexts only, and alone: a group was given back. */
   released: boolean;
 }
-export interface RawFailed extends RawRecovered { messageId: string; queue: string; conversationHandle: string; error: { name: string; message: string; code: string | null } }
+export interface RawFailed extends RawRecovered { messageId: string; queue: string; conversationHandle: string; error: RawThrown }
+export interface RawThrown { name: string; message: string; code: string | null }
 export type CloseReason = BrokerEvents["close"]["reason"];
 
 export interface RawError { code: BrokerErrorCode | "Aborted"; message: string; number?: number; retryable: boolean; details: Record<string, unknown>; cause?: unknown }
@@ -170,6 +171,8 @@ export interface RawBroker extends RawVerbs {
   unbury(filter: RawFailedFilter, discard: boolean): Promise<number>;
   /** Conversations that wait after a failure wait no longer. */
   resume(handles: string[]): Promise<void>;
+  /** Something goes wrong that is no message's fault: every open broker of the origin hears of it. */
+  warn(source: BrokerEvents["critical-error"]["source"], name: string, message: string, code: string | undefined): void;
   begin(): RawTransaction;
   close(): Promise<void>;
 }

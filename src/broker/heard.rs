@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::Broker;
+use crate::recoverability::Thrown;
 
 impl Broker {
     /// Another context has committed something that touches these queues.
@@ -31,6 +32,11 @@ impl Broker {
     /// Another context has committed something that is due at a time.
     pub fn due_elsewhere(&self, at: f64) {
         self.core.poll_by(at);
+    }
+
+    /// Something goes wrong that is no message's fault: whoever is open hears of it.
+    pub fn warn(&self, source: &str, error: Thrown) {
+        self.core.warn(source, error);
     }
 
     /// Calls `lost` when the database is gone: with `true` if it may have been deleted while the page slept, with `false` if the browser has thrown

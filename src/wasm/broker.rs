@@ -14,6 +14,7 @@ use super::signal;
 use super::transaction::RawTransaction;
 use crate::call::Call;
 use crate::error::Result;
+use crate::recoverability::Thrown;
 use crate::verbs::Verb;
 use crate::views::{Extent, View};
 
@@ -322,6 +323,12 @@ impl RawBroker {
     /// Conversations that wait after a failure wait no longer.
     pub fn resume(&self, handles: Array) -> Promise {
         self.verb(Verb::Resume(convert::names(&handles)))
+    }
+
+    /// Something goes wrong that is no message's fault: every open broker of the origin hears of it.
+    pub fn warn(&self, source: &str, name: &str, message: &str, code: Option<String>) {
+        let error = Thrown { name: name.into(), message: message.into(), code: code.map(Into::into) };
+        self.member.broker.warn(source, error);
     }
 
     /// Does what is due now; gives how many messages came of it.

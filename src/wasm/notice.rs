@@ -8,6 +8,7 @@ use super::convert::{field, number};
 use crate::body::Value;
 use crate::notice::{Failed, Notice};
 use crate::record::{optional, value};
+use crate::recoverability::Thrown;
 
 /// The queues that another context has touched.
 pub(super) fn touched(notice: &JsValue) -> Vec<Rc<str>> {
@@ -24,18 +25,21 @@ pub(super) fn is_release(notice: &JsValue) -> bool {
     field(notice, "released").boolean() == Some(true)
 }
 
+fn thrown(error: &Thrown) -> Value {
+    Value::object(vec![
+        ("name", Value::from(&*error.name)),
+        ("message", Value::from(&*error.message)),
+        ("code", optional(error.code.as_deref())),
+    ])
+}
+
 fn failed(failed: &Failed) -> Value {
-    let error = Value::object(vec![
-        ("name", Value::from(&*failed.error.name)),
-        ("message", Value::from(&*failed.error.message)),
-        ("code", optional(failed.error.code.as_deref())),
-    ]);
     let recovered = &failed.recovered;
     Value::object(vec![
         ("messageId", Value::from(&*failed.message_id)),
         ("queue", Value::from(&*failed.queue)),
         ("conversationHandle", Value::from(&*failed.handle)),
-        ("error", error),
+        ("error", thrown(&failed.error)),
         ("attempts", value(recovered.attempts)),
         ("next", Value::from(recovered.next.name())),
         ("retryAt", recovered.retry_at.map_or_else(Value::null, Value::from)),
@@ -66,6 +70,13 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         .map(|(queue, reason)| Value::object(vec![("queue", Value::from(&**queue)), ("reason", Value::from(*reason))]))
         .collect();
     let failed = notice.failed.iter().map(failed).collect();
+    let critical = notice
+        .critical
+        .iter()
+        .map(|critical| {
+            Value::object(vec![("source", Value::from(&*critical.source)), ("error", thrown(&critical.error))])
+        })
+        .collect();
     let notice = Value::object(vec![
         ("queues", names(&notice.queues)),
         ("enqueued", names(&notice.enqueued)),
@@ -77,6 +88,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("dropped", Value::list(dropped)),
         ("disabled", Value::list(disabled)),
         ("failed", Value::list(failed)),
+        ("critical", Value::list(critical)),
         ("due", notice.due.map_or_else(Value::null, Value::from)),
         ("released", Value::from(notice.released)),
     ]);

@@ -1,5 +1,6 @@
 /** What counts as a failure of a handler, and what is nobody's (D35). */
-import { inPage } from "./fixtures/harness.mjs";
+import assert from "node:assert/strict";
+import { inPage, withPages } from "./fixtures/harness.mjs";
 
 /** How many groups anybody holds. */
 const held = async (broker) => (await broker.groups().toArray()).filter(({ heldBy }) => heldBy !== null).length;
@@ -91,4 +92,37 @@ test("d35: a batch whose commit fails by storage is no failure of its messages: 
   await activation.idle();
   h.equal([calls, troubles.length, await broker.count("kitchen")], [[whole, whole], 1, 0]);
   await activation.stop();
+});
+
+withPages("d36: trouble with the storage is told in every broker of the origin, once, as name, message and code", 2, async ([here, there]) => {
+  const name = `failures-${crypto.randomUUID()}`;
+  const open = async (h, _, name) => {
+    h.state.broker = await h.open({ definitions: h.shop() }, name);
+    h.state.told = ["critical-error", "changed", "message-enqueued"].map((type) => h.collect(h.state.broker, type));
+  };
+  for (const page of [here, there]) await page.step(open, name);
+  await here.step(`async (h) => {
+    const disk = (${breaking})(h);
+    const second = await h.open({}, h.state.broker.name);
+    h.state.second = h.collect(second, "critical-error");
+    await h.order(h.state.broker, 1);
+    const activation = second.activate("kitchen", () => { disk.break(); });
+    await h.within(10_000, disk.paused, "the pause");
+    disk.mend();
+    disk.goOn();
+    await activation.stop();
+  }`);
+  const told = [];
+  for (const page of [here, there]) {
+    told.push(await page.step(async (h) => {
+      const [troubles, changes] = h.state.told;
+      await h.until(() => troubles.length > 0, "the news");
+      const empty = changes.filter(({ queues, conversations }) => queues.length === 0 && !conversations);
+      return [troubles, h.state.second ?? troubles, empty];
+    }));
+  }
+  const [{ error: { message } }] = told[0][0];
+  const trouble = { source: "recovery", error: { name: "BrokerError", message, code: "StorageUnavailable" } };
+  assert.match(message, /fire/);
+  for (const one of told) assert.deepEqual(one, [[trouble], [trouble], []], "and it is no change of anything");
 });

@@ -264,11 +264,11 @@ export interface BrokerEvents {
     /** When, if it is later. */
     retryAt: Date | null;
   };
-  /** Something is wrong that is nobody's message's fault. Fires in the broker that met it only. */
+  /** Something is wrong that is no message's fault. It is tried again after a pause, which grows. */
   "critical-error": {
-    /** What was being done. */
+    /** What was being done. "recovery": messages were received, handled or counted. "fetch": what was due was looked for. */
     source: "store" | "fetch" | "dispatch" | "recovery" | "transmission";
-    /** What it failed with. */
+    /** What it failed with: { name, message, code }. */
     error: unknown;
   };
   /** An endpoint went into another state. */

@@ -1,8 +1,8 @@
 //! What is due happens by itself, once, whichever tabs are open.
 
-use pocket_broker::Broker;
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation, StoreName};
+use pocket_broker::{Broker, Critical, Thrown};
 
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, named};
@@ -19,6 +19,7 @@ mount! {
 
 mount_with_locks! {
     a_failing_poll_is_tried_again,
+    d36_trouble_of_the_poller_is_told_once_in_a_row,
     nobody_sleeps_while_nothing_is_due,
     sleeps_have_bounds,
 }
@@ -207,6 +208,33 @@ async fn a_failing_poll_is_tried_again(shop: &Shop) {
     assert_eq!(shop.rows("counter").await, [""; 0]);
     shop.timer().fire();
     until_ready(shop, "counter", 1).await;
+}
+
+/// Whoever is open hears that what is due can't be done; once, until it could be.
+async fn d36_trouble_of_the_poller_is_told_once_in_a_row(shop: &Shop) {
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    shop.notices();
+    shop.clock().advance(1_000.0);
+    for pause in [1_000.0, 2_000.0] {
+        let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
+        shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
+        shop.timer().fire();
+        until_sleeping(shop, &[pause]).await;
+    }
+    let told = || -> Vec<_> { shop.notices().into_iter().flat_map(|notice| notice.critical).collect() };
+    let error = Thrown { name: "BrokerError".into(), message: "No space.".into(), code: Some("QuotaExceeded".into()) };
+    assert_eq!(told(), [Critical { source: "fetch".into(), error: error.clone() }]);
+    shop.timer().fire();
+    until_ready(shop, "counter", 1).await;
+    timer(&shop.broker, &begun.handle, 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    shop.clock().advance(1_000.0);
+    shop.faults.plan(Operation::Commit, 1, Fault::Abort(Error::new(ErrorCode::QuotaExceeded, "No space.")));
+    shop.timer().fire();
+    until_sleeping(shop, &[1_000.0]).await;
+    assert_eq!(told(), [Critical { source: "fetch".into(), error }], "another series");
 }
 
 async fn opening_reads_one_due_row(shop: &Shop) {
