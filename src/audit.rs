@@ -7,9 +7,11 @@
 //! | runs of a side | every row that is in the queue, waits outside or is to be transmitted, once; orders rise with the numbers; nothing that nobody needs |
 //! | bodies | one for each large row, and no other |
 //! | turns, members, due rows | those that the conversations and the ids of `enqueue` name, and no other |
+//! | a delayed message | is counted, by its side too, and found by its id |
 //! | a lane | has one end, something in it, and a record that names it |
 //! | a side that is gone | leaves nothing, or runs that are listed for the sweep |
 
+mod delayed;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +61,7 @@ struct Audit {
     seen: Vec<(Key, Option<Key>)>,
     due: BTreeSet<Key>,
     swept: BTreeSet<SideId>,
+    waiting: delayed::Waiting,
     found: Vec<String>,
 }
 
@@ -76,6 +79,7 @@ impl Audit {
             seen: Vec::new(),
             due: keys(tx, StoreName::Due).await?,
             swept: BTreeSet::new(),
+            waiting: delayed::Waiting::read(tx).await?,
             found: Vec::new(),
         };
         for (key, record) in records(tx, StoreName::Queues).await? {
@@ -146,6 +150,7 @@ impl Audit {
                 None => self.find("id", &key, "it can't be read"),
             }
         }
+        self.check_delayed(&conversations, &mut expected);
         self.check_orphans(&conversations);
         self.check_counters(&expected.counters);
         let stored = [

@@ -1,5 +1,6 @@
 //! The broker: the verbs, each a transaction of its own, and the views.
 
+mod delayed;
 mod enqueue;
 mod heard;
 mod views;
@@ -168,7 +169,9 @@ impl Broker {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Call::Verb(Verb::Send(Send { to, messages, validated_by: None })), cancelled).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages, delay: None, validated_by: None })), cancelled)
+            .await
+            .map(drop)
     }
 
     /// `RECEIVE`. The rows are gone when this resolves: a [`Transaction`] handles them safely.

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::body::{Body, Value};
 use crate::conversation::{Conversation, System};
+use crate::delayed::Delayed;
 use crate::error::Error;
 use crate::ids::{Role, SideId};
 use crate::lane::Lane;
@@ -81,6 +82,8 @@ pub(crate) struct Changes {
     /// Lanes that were begun, and ids that were noted (queue, id) with the message that has it.
     pub(crate) lanes: Map<Lane, u64>,
     pub(crate) seen: Map<(u32, Rc<str>), Uuid>,
+    /// Delayed messages that were stored or moved, as they are now; `None`: they are gone.
+    pub(crate) delayed: Map<Uuid, Option<Rc<Delayed>>>,
     /// What is left of a block of conversation numbers that was claimed: the next, and its end.
     pub(crate) block: (u64, u64),
     /// Writes that concern no cached record.
@@ -114,6 +117,8 @@ enum Undo {
     /// The lane was this conversation.
     Lane(Lane, Option<u64>),
     Seen((u32, Rc<str>)),
+    /// The delayed message was noted as this.
+    Delayed(Uuid, Option<Option<Rc<Delayed>>>),
 }
 
 /// A point to go back to.
@@ -203,6 +208,8 @@ impl Changes {
                 Undo::Lane(lane, Some(number)) => _ = self.lanes.insert(lane, number),
                 Undo::Lane(lane, None) => _ = self.lanes.remove(&lane),
                 Undo::Seen(key) => _ = self.seen.remove(&key),
+                Undo::Delayed(id, Some(before)) => _ = self.delayed.insert(id, before),
+                Undo::Delayed(id, None) => _ = self.delayed.remove(&id),
             }
         }
         self.effects = mark.effects;
@@ -282,6 +289,12 @@ impl Changes {
     pub(crate) fn note_seen(&mut self, key: (u32, Rc<str>), message: Uuid) {
         self.seen.insert(key.clone(), message);
         self.undo.push(Undo::Seen(key));
+    }
+
+    /// A delayed message is this now.
+    pub(crate) fn note_delayed(&mut self, id: Uuid, now: Option<Rc<Delayed>>) {
+        let before = self.delayed.insert(id, now);
+        self.undo.push(Undo::Delayed(id, before));
     }
 
     /// A queue's record goes.

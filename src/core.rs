@@ -111,11 +111,13 @@ impl Core {
     pub(crate) async fn open(host: Host) -> Result<Rc<Self>> {
         let gate = Rc::<Gate>::default();
         let host = gated(host, &gate);
-        let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues, StoreName::Due];
+        let scope = [StoreName::Meta, StoreName::Definitions, StoreName::Queues, StoreName::Due, StoreName::Delayed];
         let ids = Rc::clone(&host.ids);
         let ((instance_id, catalog), due) = transact(&*host.store, &scope, Mode::ReadWrite, async |tx| {
             let birth = definitions::birth(tx, &*ids).await?;
-            Ok::<_, Error>((birth, tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?))
+            let mut due = tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?;
+            due.extend(tx.get_keys(StoreName::Delayed, &Range::all(), Some(1)).await?);
+            Ok::<_, Error>((birth, due))
         })
         .await?;
         let is_shared = !matches!(host.sharing, Sharing::Alone);
@@ -153,7 +155,7 @@ impl Core {
             locks.on_lost(Rc::new(move |group| _ = core.upgrade().map(|core| core.lost(group, None))));
         }
         crate::sweep::resume(&core);
-        let due = due.first().and_then(|key| key.to_value().item(0).number());
+        let due = due.iter().filter_map(|key| key.to_value().item(0).number());
         due.into_iter().for_each(|at| core.poll_by(at));
         Ok(core)
     }

@@ -21,7 +21,7 @@ use crate::record::{self, Fields, Read};
 use crate::recoverability::{self, Failure, Next, Recovered, Retry, Thrown};
 use crate::stop::{Outcome, Stop, pass_over};
 use crate::store::{Key, StoreName};
-use crate::verbs::{Take, TakenRun, end_lane};
+use crate::verbs::{Take, TakenRun, end_lane, send};
 use crate::work::Work;
 
 /// So many messages are looked at in one storage transaction.
@@ -46,9 +46,23 @@ pub(crate) struct FailedAt {
     /// Who processed it.
     pub(crate) endpoint: Rc<str>,
     pub(crate) at: Instant,
+    /// It was delayed, and could not go where it was to go: `queue` is that, the name of a queue or the handle of a conversation.
+    pub(crate) was_delayed: bool,
 }
 
 impl FailedAt {
+    /// What is told of it.
+    pub(crate) fn notice(&self, message_id: Rc<str>) -> Failed {
+        let handle = Rc::clone(&self.handle);
+        Failed {
+            message_id,
+            queue: Rc::clone(&self.queue),
+            handle: Rc::clone(&handle),
+            error: self.error.clone(),
+            recovered: Recovered { attempts: self.attempts, next: Next::ErrorQueue, retry_at: None, handle },
+        }
+    }
+
     pub(crate) fn record(&self) -> Value {
         let lane = self
             .lane
@@ -66,6 +80,7 @@ impl FailedAt {
             Value::from(&*self.stack),
             Value::from(&*self.endpoint),
             Value::from(self.at),
+            Value::from(self.was_delayed),
         ])
     }
 
@@ -91,6 +106,7 @@ impl FailedAt {
             stack: fields.text()?,
             endpoint: fields.text()?,
             at: fields.float()?,
+            was_delayed: fields.flag()?,
         }))
     }
 }
@@ -159,6 +175,7 @@ pub(crate) fn bury(work: &mut Work<'_>, unread: Unread, attempts: u64, failure: 
         stack: Rc::clone(&failure.stack),
         endpoint: Rc::clone(&failure.endpoint),
         at: work.now,
+        was_delayed: false,
     };
     unread.take(work)?;
     put(work, failed, unread.row)
@@ -301,19 +318,22 @@ impl Unbury {
             return Ok(true);
         }
         let Some((mut target, role)) = source(work, &failed)? else {
-            let handle = Rc::clone(&failed.handle);
-            work.changes.notice.failed.push(Failed {
-                message_id: text(row.id),
-                queue: Rc::clone(&failed.queue),
-                handle: Rc::clone(&handle),
-                error: failed.error.clone(),
-                recovered: Recovered { attempts: failed.attempts, next: Next::ErrorQueue, retry_at: None, handle },
-            });
+            work.changes.notice.failed.push(failed.notice(text(row.id)));
             return Ok(false);
         };
         end_lane(work, conversation, 0, true)?;
-        arrival::give_back(work, &mut target, role, row, failed.sequence)?;
-        work.save(target);
+        match (failed.was_delayed, &failed.lane) {
+            // What was never there goes as it would have gone.
+            (true, None) => send(work, target, role, vec![Row { time: work.now, ..row }])?,
+            (true, Some(_)) => {
+                arrival::arrive(work, &mut target, role, vec![Row { time: work.now, ..row }], false)?;
+                work.save(target);
+            }
+            (false, _) => {
+                arrival::give_back(work, &mut target, role, row, failed.sequence)?;
+                work.save(target);
+            }
+        }
         Ok(true)
     }
 }
@@ -355,7 +375,9 @@ fn source(work: &mut Work<'_>, failed: &FailedAt) -> Outcome<Option<(Box<Convers
         return Ok(Some((conversation, ROLE)));
     }
     let is_there = |(conversation, role): &(Box<Conversation>, Role)| {
-        conversation.side(*role).is_some_and(|side| side.state != State::DisconnectedOutbound)
+        let may_take =
+            |state: State| if failed.was_delayed { state.may_send() } else { state != State::DisconnectedOutbound };
+        conversation.side(*role).is_some_and(|side| may_take(side.state))
     };
     Ok(work.find(&failed.handle)?.filter(is_there))
 }

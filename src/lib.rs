@@ -96,6 +96,7 @@ mod commit;
 pub mod conversation;
 mod core;
 pub mod definitions;
+mod delayed;
 mod driver;
 mod due;
 pub mod error;
@@ -147,6 +148,7 @@ pub use audit::audit;
 pub use broker::{Broker, LOCK_TIMEOUT};
 pub use commit::Cancelled;
 pub use core::{Host, Listener};
+pub use delayed::Delay;
 pub use error_queue::FailedFilter;
 pub use group::{Guard, Locks, Sharing};
 pub use notice::{Critical, Dropped, Failed, Notice};
@@ -159,6 +161,6 @@ pub use verbs::{
     OutgoingMessage, ReceiveOptions, Send, TimerOptions,
 };
 pub use views::{
-    BrokerStats, ConversationGroup, Endpoint, EndpointFilter, Extent, Gauges, HeldBy, Page, QueueInfo, RowFilter,
-    TransmissionRow,
+    BrokerStats, ConversationGroup, DelayedFilter, DelayedMessage, Endpoint, EndpointFilter, Extent, Gauges, HeldBy,
+    Page, QueueInfo, RowFilter, TransmissionRow,
 };

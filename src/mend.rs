@@ -214,7 +214,23 @@ fn lost_in(work: &Work<'_>, service: Option<u32>, handle: Rc<str>, sequence: u64
         stack: "".into(),
         endpoint: "".into(),
         at: work.now,
+        was_delayed: false,
     }
+}
+
+/// Puts a record of a message that nobody has got yet into the error queue, as it is. Its own records stay the caller's to delete.
+pub(crate) fn bury_record(
+    work: &mut Work<'_>,
+    (store, key): (StoreName, &Key),
+    record: Value,
+    problem: Unreadable,
+) -> Outcome<()> {
+    let problem = problem_of(problem, (store, key))?;
+    let failed = lost_in(work, None, "".into(), 0, &problem);
+    let row = raw_row(work, store, key, record, Vec::new());
+    work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
+    work.changes.counts.dropped += 1;
+    error_queue::put(work, failed, row)
 }
 
 /// The row of a record as it is, with the key that it had and the large bodies that belonged to it.

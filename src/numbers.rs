@@ -25,21 +25,32 @@ impl Work<'_> {
 
     /// The first of `count` numbers of a kind that have never been given before.
     pub(crate) fn claim(&mut self, number: Number, count: u64) -> Outcome<u64> {
+        self.change_numbers(|numbers| numbers.claim(number, count))
+    }
+
+    /// Changes the record of the numbers. In a view nothing is written: any number does.
+    pub(crate) fn change_numbers<T: Default>(&mut self, change: impl FnOnce(&mut Numbers) -> T) -> Outcome<T> {
         if self.is_view() {
-            // Nothing is written: any number does.
-            return Ok(0);
+            return Ok(T::default());
         }
-        let key = || Key::from("numbers");
-        if self.changes.numbers.is_none() {
-            let record = self.get(StoreName::Meta, key())?;
-            self.changes.numbers = Some(Numbers::read(record.as_ref())?);
-        }
+        self.numbers()?;
         self.changes.effects += 1;
         let numbers = self.changes.numbers.get_or_insert_default();
-        let first = numbers.claim(number, count);
+        let changed = change(numbers);
         let record = numbers.record();
-        self.changes.writes.push(Change::Put(StoreName::Meta, key(), record));
-        Ok(first)
+        self.changes.writes.push(Change::Put(StoreName::Meta, Key::from("numbers"), record));
+        Ok(changed)
+    }
+
+    /// The numbers as they are.
+    pub(crate) fn numbers(&mut self) -> Outcome<Numbers> {
+        if let Some(numbers) = self.changes.numbers {
+            return Ok(numbers);
+        }
+        let record = self.get(StoreName::Meta, Key::from("numbers"))?;
+        let numbers = Numbers::read(record.as_ref())?;
+        self.changes.numbers = Some(numbers);
+        Ok(numbers)
     }
 }
 
@@ -54,13 +65,18 @@ pub(crate) enum Number {
     Stamp,
 }
 
-/// The next number of each kind: a record of the store `meta`.
+/// The next number of each kind: a record of the store `meta`. Whoever stores a delayed message claims a number for it, so the count of those is
+/// beside them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Numbers([u64; 5]);
+pub(crate) struct Numbers {
+    next: [u64; 5],
+    /// How many messages are delayed.
+    pub(crate) delayed: u64,
+}
 
 impl Default for Numbers {
     fn default() -> Self {
-        Self([1; 5])
+        Self { next: [1; 5], delayed: 0 }
     }
 }
 
@@ -70,9 +86,10 @@ impl Numbers {
         let Some(record) = record else { return Ok(numbers) };
         let mut read = || {
             let mut fields = crate::record::Fields::open(record)?;
-            for number in &mut numbers.0 {
+            for number in &mut numbers.next {
                 *number = fields.optional_number()?.unwrap_or(1);
             }
+            numbers.delayed = fields.optional_number()?.unwrap_or(0);
             Ok(())
         };
         read().map_err(|problem: crate::record::Unreadable| problem.at(StoreName::Meta, &Key::from("numbers")))?;
@@ -81,7 +98,8 @@ impl Numbers {
 
     pub(crate) fn record(&self) -> Value {
         let mut record = vec![Value::from(1u32)];
-        record.extend(self.0.map(crate::record::value));
+        record.extend(self.next.map(crate::record::value));
+        record.push(crate::record::value(self.delayed));
         Value::list(record)
     }
 
@@ -93,7 +111,7 @@ impl Numbers {
             Number::Service => 3,
             Number::Stamp => 4,
         };
-        let place = self.0.get_mut(position);
+        let place = self.next.get_mut(position);
         place.map_or(1, |place| std::mem::replace(place, *place + count))
     }
 }

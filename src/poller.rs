@@ -67,7 +67,7 @@ impl Core {
     pub(crate) async fn poll(self: &Rc<Self>) -> Result<Polled> {
         let mut mended = None;
         loop {
-            match self.poll_some(Range::all(), ROWS).await {
+            match self.poll_some(Range::all(), true, ROWS).await {
                 // Where there is no room to mend in, the others go on all the same.
                 Err(error) if self.mend(&error, &mut mended).await.unwrap_or(false) => {}
                 Err(error) if error.is_corrupt() => return self.poll_singly().await,
@@ -82,7 +82,7 @@ impl Core {
         let mut range = Range::all();
         let mut all = Polled::default();
         loop {
-            match self.poll_some(range.clone(), 1).await {
+            match self.poll_some(range.clone(), false, 1).await {
                 Ok(polled) => {
                     all.moved += polled.moved;
                     all.next = polled.next;
@@ -106,8 +106,8 @@ impl Core {
         }
     }
 
-    async fn poll_some(self: &Rc<Self>, range: Range, rows: usize) -> Result<Polled> {
-        let poll = Rc::new(Verb::Poll(Poll { range, rows }));
+    async fn poll_some(self: &Rc<Self>, range: Range, delayed: bool, rows: usize) -> Result<Polled> {
+        let poll = Rc::new(Verb::Poll(Poll { range, delayed, rows }));
         match self.commit(poll, Purpose::Commit, 0, None, None).await? {
             Answer::Polled(polled) => Ok(polled),
             _ => Err(crate::call::unexpected()),

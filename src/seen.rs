@@ -36,24 +36,34 @@ impl SeenId {
         Due { at, stamp: 0, kind: DueKind::Seen(Rc::clone(&self.id)), number: self.queue.into() }
     }
 
-    /// The message that has the id already. If there is none, it is this one's for `window` milliseconds from now.
-    pub(crate) fn take(&self, work: &mut Work<'_>, message: Uuid, window: f64) -> Outcome<Option<Uuid>> {
-        let place = (self.queue, Rc::clone(&self.id));
-        // One of this unit of work the store does not know yet.
-        if let Some(first) = work.changes.seen.get(&place) {
+    /// The message that has the id already.
+    pub(crate) fn find(&self, work: &mut Work<'_>) -> Outcome<Option<Uuid>> {
+        if let Some(first) = work.changes.seen.get(&(self.queue, Rc::clone(&self.id))) {
             return Ok(Some(*first));
         }
+        let before = self.read(work)?;
+        Ok(before.filter(|(_, expires_at)| *expires_at > work.now).map(|(first, _)| first))
+    }
+
+    fn read(&self, work: &mut Work<'_>) -> Outcome<Option<(Uuid, Instant)>> {
         let record = work.get(StoreName::Seen, self.key())?;
-        let before = record.map(|record| read(&record)).transpose();
-        let before = before.map_err(|problem| problem.at(StoreName::Seen, &self.key()))?;
-        if let Some((first, _)) = before.filter(|(_, expires_at)| *expires_at > work.now) {
+        Ok(record
+            .map(|record| read(&record))
+            .transpose()
+            .map_err(|problem| problem.at(StoreName::Seen, &self.key()))?)
+    }
+
+    /// The message that has the id already. If there is none, it is this one's for `window` milliseconds from now.
+    pub(crate) fn take(&self, work: &mut Work<'_>, message: Uuid, window: f64) -> Outcome<Option<Uuid>> {
+        // One of this unit of work the store does not know yet.
+        if let Some(first) = self.find(work)? {
             return Ok(Some(first));
         }
-        if let Some((_, expired_at)) = before {
+        if let Some((_, expired_at)) = self.read(work)? {
             work.drop_due(&self.due(expired_at));
         }
         let expires_at = work.now + window;
-        work.changes.note_seen(place, message);
+        work.changes.note_seen((self.queue, Rc::clone(&self.id)), message);
         let record = vec![Value::from(1u32), Value::from_bytes(message.as_bytes()), Value::from(expires_at)];
         work.write(Change::Put(StoreName::Seen, self.key(), Value::list(record)));
         work.put_due(&self.due(expires_at), Value::list(vec![Value::from(1u32)]));

@@ -26,7 +26,7 @@ use crate::reads::Reads;
 use crate::rows::Rows;
 use crate::stats::Tally;
 use crate::stop::{Outcome, Stop};
-use crate::store::{Mode, transact};
+use crate::store::{Mode, StoreName, transact};
 use crate::verbs::{
     Answer, BeginDialog, BeginTimer, ConversationInfo, Destination, End, EndOptions, EndResult, Move, OutgoingMessage,
     ReceiveOptions, Send, TimerOptions, Verb,
@@ -166,7 +166,7 @@ impl Transaction {
         if messages.is_empty() || to.is_empty() {
             return self.check_open();
         }
-        self.call(Call::Verb(Verb::Send(Send { to, messages, validated_by: None })), None).await.map(drop)
+        self.call(Call::Verb(Verb::Send(Send { to, messages, delay: None, validated_by: None })), None).await.map(drop)
     }
 
     /// `RECEIVE`. The group is held until the transaction ends; a rollback makes the rows ready again.
@@ -294,7 +294,7 @@ impl Transaction {
                 state.done.push(Rc::new(Verb::Take(takes.clone())));
             }
             Ok(Answer::Moved(understood)) => state.done.push(Rc::new(Verb::Move(understood.clone()))),
-            Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_)) | Err(_) => {}
+            Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_) | Answer::Was(false)) | Err(_) => {}
             Ok(_) => state.done.push(verb),
         }
         let is_open = self.check_open();
@@ -329,7 +329,9 @@ impl Transaction {
         // The mark of an attempt is for tabs that die; a machine that dies may take it along.
         let mode = if is_first { Mode::Relaxed } else { Mode::ReadOnly };
         let mut begun = None;
-        let attempt = transact(&*self.core.host.store, &VIEWED, mode, async |tx| {
+        let is_of_delayed = matches!(**verb, Verb::Cancel(_) | Verb::Reschedule(_));
+        let scope: &[StoreName] = if is_of_delayed { &StoreName::ALL } else { &VIEWED };
+        let attempt = transact(&*self.core.host.store, scope, mode, async |tx| {
             self.core.check_database(tx).await?;
             let (catalog, mut reads) = (self.core.catalog(), Reads::default());
             let mut driver = Driver { core: &self.core, tx, call, catalog, reads: &mut reads, changes };

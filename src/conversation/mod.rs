@@ -212,6 +212,8 @@ pub(crate) struct Side {
     pub(crate) trial: Trial,
     /// How handlers have fared with its first row.
     pub(crate) retry: Option<Box<Retry>>,
+    /// How many messages it has under way in the delayed store.
+    pub(crate) delayed: u64,
 }
 
 /// A record of the store `conversations`.
@@ -273,6 +275,7 @@ impl Side {
             timers: Vec::new(),
             trial: Trial::default(),
             retry: None,
+            delayed: 0,
         }
     }
 

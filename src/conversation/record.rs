@@ -175,6 +175,9 @@ impl Side {
         side.push(Value::list(self.timers.iter().map(Timer::record).collect()));
         side.push(self.trial.record());
         side.push(self.retry.as_ref().map_or_else(Value::null, |retry| retry.record()));
+        if self.delayed > 0 {
+            side.push(record::value(self.delayed));
+        }
         Value::list(side)
     }
 }
@@ -217,6 +220,7 @@ fn read_side(value: &Value) -> Read<Option<Side>> {
     side.timers = fields.list()?.iter().map(Timer::read).collect::<Read<_>>()?;
     side.trial = Trial::read(&fields.any())?;
     side.retry = Retry::read(&fields.any())?.map(Box::new);
+    side.delayed = fields.optional_number()?.unwrap_or(0);
     Ok(Some(side))
 }
 

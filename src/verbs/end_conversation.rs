@@ -18,7 +18,7 @@ use crate::poison;
 use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::work::Work;
-use crate::{archive, membership, recoverability, reuse, sweep};
+use crate::{archive, delayed, membership, recoverability, reuse, sweep};
 
 /// The longest description of an error, in code points.
 const MAX_DESCRIPTION: usize = 3_000;
@@ -116,7 +116,8 @@ impl End {
         }
         let received = work.changes.taken.get(&conversation.id_of(role)).map_or(0, |taken| taken.rows);
         let timers = message::count(side.timers.len());
-        let discarded = (side.unread + side.parked + side.held_count() + timers).saturating_sub(received);
+        let discarded =
+            (side.unread + side.parked + side.held_count() + timers + side.delayed).saturating_sub(received);
         let is_told = side.state == State::Conversing && !self.options.cleanup;
         side.timers.iter().for_each(|timer| work.drop_due(&Due::timer(conversation.id_of(role), timer)));
         let id = conversation.id_of(role);
@@ -124,6 +125,7 @@ impl End {
             poison::settle(work, side)?;
             recoverability::forget(work, id, side);
         }
+        delayed::forget_all(work, id, &side)?;
         remove_rows(work, &mut conversation, role, &side)?;
         // The far side's turn is not where it was, or what it had sent is gone.
         work.changes.notice.transmission |= side.held_count() > 0;

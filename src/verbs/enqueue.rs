@@ -8,6 +8,7 @@ use super::OutgoingMessage;
 use crate::arrival;
 use crate::core::Core;
 use crate::definitions::{Catalog, DEFAULT};
+use crate::delayed::{Delay, To, schedule};
 use crate::error::{Error, ErrorCode, Result};
 use crate::lane::{LOOSE, Lane, LaneKey, ROLE};
 use crate::message::Row;
@@ -37,12 +38,24 @@ pub struct EnqueueOptions {
     pub dedupe_id: Option<Rc<str>>,
     /// For how many milliseconds from the commit.
     pub dedupe_window: f64,
+    /// When they are to come into the queue; `None`: now.
+    pub delay: Option<Delay>,
 }
 
 impl Default for EnqueueOptions {
     fn default() -> Self {
-        Self { key: None, ordered: true, priority: 5.0, dedupe_id: None, dedupe_window: DEDUPE_WINDOW }
+        Self { key: None, ordered: true, priority: 5.0, dedupe_id: None, dedupe_window: DEDUPE_WINDOW, delay: None }
     }
+}
+
+/// What became of messages.
+pub(crate) enum Enqueued {
+    /// They are in the queue.
+    Now,
+    /// They wait, under these ids.
+    Later(Vec<Uuid>),
+    /// This one was there already with the same `dedupeId`: nothing was taken.
+    Before(Uuid),
 }
 
 /// Messages for the lanes of a queue: all or none.
@@ -78,11 +91,11 @@ impl Enqueue {
             let problem = "is not a number of milliseconds from 0 to 3 155 760 000 000, a hundred years";
             return Err(Error::invalid_argument("dedupeWindow", problem));
         }
-        Ok(())
+        options.delay.map_or(Ok(()), |delay| delay.check(0.0))
     }
 
-    /// Puts the messages behind those that their lanes have. Gives the id of the message that was there already with the same `dedupeId`.
-    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Option<Uuid>> {
+    /// Puts the messages behind those that their lanes have.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Enqueued> {
         let queue = work.look_up(|catalog| catalog.queue(&self.queue))?;
         work.queue(queue.number)?;
         let validated_by = self.validated_by.as_deref().map(|catalog| catalog.queue(&self.queue)).transpose()?;
@@ -93,9 +106,12 @@ impl Enqueue {
             );
             return Err(work.at_commit(Error::new(ErrorCode::Conflict, text).with("queue", &*self.queue)).into());
         }
+        if let Some(delay) = self.options.delay {
+            return self.later(work, queue.number, delay);
+        }
         // Nobody sees it before the commit, the transaction itself included.
         if work.is_view() {
-            return Ok(None);
+            return Ok(Enqueued::Now);
         }
         let service = work.look_up(|catalog| catalog.service(&self.queue))?;
         let shares = self.shares(service.number);
@@ -104,7 +120,7 @@ impl Enqueue {
         if let (Some(id), Some(message)) = (self.seen_id(queue.number), self.messages.first())
             && let Some(first) = id.take(work, message.id, self.options.dedupe_window)?
         {
-            return Ok(Some(first));
+            return Ok(Enqueued::Before(first));
         }
         for (lane, messages) in shares {
             let mut conversation = lane.open(work, &service.name)?;
@@ -112,7 +128,26 @@ impl Enqueue {
             arrival::arrive(work, &mut conversation, ROLE, rows, false)?;
             work.save(conversation);
         }
-        Ok(None)
+        Ok(Enqueued::Now)
+    }
+
+    /// They wait in the delayed store. What has an id that is not to be taken twice is noted at once.
+    fn later(&self, work: &mut Work<'_>, queue: u32, delay: Delay) -> Outcome<Enqueued> {
+        let seen = self.seen_id(queue).filter(|_| !work.is_view());
+        if let Some(first) = seen.as_ref().map(|id| id.find(work)).transpose()?.flatten() {
+            return Ok(Enqueued::Before(first));
+        }
+        let priority = self.priority();
+        let lane = |message: &OutgoingMessage| {
+            let key = if self.options.ordered { self.key() } else { LaneKey::Number(place_of(message) % LOOSE) };
+            To::Lane { queue: Rc::clone(&self.queue), key, priority }
+        };
+        let messages = self.messages.iter().map(|message| (lane(message), DEFAULT.into(), message)).collect();
+        let ids = schedule(work, delay, messages)?;
+        if let (Some(id), Some(first)) = (seen, ids.first()) {
+            id.take(work, *first, self.options.dedupe_window)?;
+        }
+        Ok(Enqueued::Later(ids))
     }
 
     /// Asks for what it will probably need.
@@ -134,16 +169,24 @@ impl Enqueue {
         Some(SeenId { queue, id: Rc::clone(id) })
     }
 
+    fn priority(&self) -> u32 {
+        num_traits::ToPrimitive::to_u32(&self.options.priority).unwrap_or(5)
+    }
+
+    /// Of messages whose order matters.
+    fn key(&self) -> LaneKey {
+        self.options.key.as_ref().map_or(LaneKey::Number(LOOSE), |key| LaneKey::Text(Rc::clone(key)))
+    }
+
     /// Which messages go into which lane. The broker's own choice goes round, from a place that the first message's id says.
     fn shares(&self, service: u32) -> Vec<(Lane, Vec<&OutgoingMessage>)> {
-        let priority = num_traits::ToPrimitive::to_u32(&self.options.priority).unwrap_or(5);
+        let priority = self.priority();
         let lane = |key| Lane { service, priority, key };
         let Some(first) = self.messages.first() else { return Vec::new() };
         if self.options.ordered {
-            let key = self.options.key.as_ref().map_or(LaneKey::Number(LOOSE), |key| LaneKey::Text(Rc::clone(key)));
-            return vec![(lane(key), self.messages.iter().collect())];
+            return vec![(lane(self.key()), self.messages.iter().collect())];
         }
-        let start = first.id.as_bytes().last().copied().map_or(0, u32::from);
+        let start = place_of(first);
         let mut shares: Vec<(Lane, Vec<&OutgoingMessage>)> = Vec::new();
         let mut places = (start..start + LOOSE).map(|place| place % LOOSE).cycle();
         for message in &self.messages {
@@ -155,6 +198,11 @@ impl Enqueue {
         }
         shares
     }
+}
+
+/// Where the broker's own choice of lanes begins.
+fn place_of(message: &OutgoingMessage) -> u32 {
+    message.id.as_bytes().last().copied().map_or(0, u32::from)
 }
 
 fn row(work: &Work<'_>, message: &OutgoingMessage) -> Row {

@@ -26,8 +26,8 @@ pub(crate) use dropped::{drop_stored, shared_columns};
 pub(crate) use end_conversation::End;
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use end_lane::end_lane;
-pub(crate) use enqueue::Enqueue;
 pub use enqueue::{DEDUPE_WINDOW, EnqueueOptions};
+pub(crate) use enqueue::{Enqueue, Enqueued};
 pub(crate) use get_conversation_group::get_conversation_group;
 pub(crate) use group_state::GroupState;
 pub use move_conversation::Destination;
@@ -36,7 +36,7 @@ pub(crate) use poll::{Poll, Polled};
 pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, check_timeout, receivable, receive};
 pub use send::{OutgoingMessage, Send};
-pub(crate) use send::{change_state, wrong_state};
+pub(crate) use send::{change_state, send, wrong_state};
 pub(crate) use take::{Take, TakenRun};
 pub(crate) use timer::BeginTimer;
 pub use timer::TimerOptions;
@@ -44,6 +44,7 @@ pub use timer::TimerOptions;
 use crate::body::Body;
 use crate::core::Core;
 use crate::definitions::{self, Definitions, QueueOptions, ServiceChange};
+use crate::delayed::{Cancel, Reschedule};
 use crate::error::Result;
 use crate::error_queue::{Unburied, Unbury};
 use crate::ids::{Decoded, SideId};
@@ -79,6 +80,9 @@ pub(crate) enum Verb {
     DropService(Rc<str>),
     DropQueue(Rc<str>),
     PurgeArchive(f64),
+    /// A delayed message is not to be delivered, or at another time.
+    Cancel(Cancel),
+    Reschedule(Reschedule),
     /// What is due is done.
     Poll(Poll),
     /// What became of the attempts of a transaction is counted.
@@ -101,6 +105,10 @@ pub(crate) enum Answer {
     Done,
     /// The id of the message that was there already.
     Seen(Uuid),
+    /// The ids of messages that are delayed.
+    Delayed(Vec<Uuid>),
+    /// Whether a delayed message was there.
+    Was(bool),
     Conversation(ConversationInfo),
     /// One that was there: nothing has changed.
     Reused(ConversationInfo),
@@ -133,7 +141,10 @@ impl Verb {
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Receive(_, options) => options.check(),
+            Self::Send(send) => send.delay.map_or(Ok(()), |delay| delay.check(0.0)),
             Self::Enqueue(enqueue) => enqueue.check(),
+            Self::Cancel(cancel) => cancel.check(),
+            Self::Reschedule(reschedule) => reschedule.check(),
             Self::GetConversationGroup(_, timeout) => check_timeout(*timeout),
             Self::BeginTimer(timer) => timer.check(),
             Self::End(end) => end.options.check(),
@@ -163,8 +174,14 @@ impl Verb {
     fn run_one(&self, work: &mut Work<'_>) -> Outcome<Answer> {
         match self {
             Self::BeginDialog(begun) => begun.run(work),
-            Self::Send(send) => send.run(work).map(|()| Answer::Done),
-            Self::Enqueue(enqueue) => enqueue.run(work).map(|seen| seen.map_or(Answer::Done, Answer::Seen)),
+            Self::Send(send) => send.run(work).map(|ids| ids.map_or(Answer::Done, Answer::Delayed)),
+            Self::Enqueue(enqueue) => enqueue.run(work).map(|enqueued| match enqueued {
+                Enqueued::Now => Answer::Done,
+                Enqueued::Later(ids) => Answer::Delayed(ids),
+                Enqueued::Before(id) => Answer::Seen(id),
+            }),
+            Self::Cancel(cancel) => cancel.run(work).map(Answer::Was),
+            Self::Reschedule(reschedule) => reschedule.run(work).map(Answer::Was),
             Self::Receive(queue, options) => {
                 let Received { rows, takes } = receive(work, queue, options)?;
                 if !work.is_view() {
@@ -306,6 +323,10 @@ impl Verb {
         match self {
             Self::All(verbs, _) => verbs.iter().all(|verb| verb.is_plain()),
             Self::End(_) | Self::PurgeArchive(_) => false,
+            // These concern the delayed store.
+            Self::Poll(_) | Self::Cancel(_) | Self::Reschedule(_) => false,
+            Self::Send(send) => send.delay.is_none(),
+            Self::Enqueue(enqueue) => enqueue.options.delay.is_none(),
             Self::Define(_) | Self::AlterQueue(..) | Self::AlterService(..) => false,
             Self::DropService(_) | Self::DropQueue(_) => false,
             Self::Attempts(_, attempt) => *attempt == Attempt::Withdrawn,

@@ -4,10 +4,11 @@ use num_traits::ToPrimitive;
 
 use super::{change_state, deliver};
 use crate::arrival;
-use crate::body::Body;
+use crate::body::{Body, Value};
 use crate::clock::Instant;
 use crate::conversation::State;
 use crate::definitions::FIRST_QUEUE;
+use crate::delayed::dispatch;
 use crate::due::{Due, DueKind, timer_body};
 use crate::error::Error;
 use crate::ids::{Role, SideId};
@@ -21,6 +22,8 @@ use crate::work::Work;
 #[derive(Debug)]
 pub(crate) struct Poll {
     pub(crate) range: Range,
+    /// And as many of the delayed messages.
+    pub(crate) delayed: bool,
     pub(crate) rows: usize,
 }
 
@@ -41,7 +44,14 @@ impl Poll {
         // What the verbs before this one did is to be seen.
         work.after_others()?;
         let now = work.now;
-        let keys = work.get_keys(StoreName::Due, self.range.clone(), (self.rows + 1).to_u32())?;
+        // Both stores at once.
+        let keys = work.get_keys(StoreName::Due, self.range.clone(), (self.rows + 1).to_u32()).map(<[Value]>::to_vec);
+        let delayed = if self.delayed {
+            dispatch::read_due(work, self.rows.to_u32().unwrap_or(u32::MAX)).map(Some)
+        } else {
+            Ok(None)
+        };
+        let (keys, delayed) = (keys?, delayed?);
         let mut rows: Vec<Due> = keys.iter().filter_map(Due::read).collect();
         let count = rows.iter().take(self.rows).take_while(|due| due.at <= now).count();
         let mut next = rows.get(count).map(|due| due.at);
@@ -70,6 +80,10 @@ impl Poll {
                 }
                 (_, None) => expire(work, due)?,
             };
+        }
+        if let Some(delayed) = delayed {
+            next = [next, delayed.next].into_iter().flatten().reduce(f64::min);
+            moved += delayed.dispatch(work)?;
         }
         Ok(Polled { moved, next, problem: None })
     }

@@ -8,8 +8,10 @@ use super::deliver::{deliver, is_local};
 use super::dropped::drop_rows;
 use crate::body::{Body, Part};
 use crate::changes::Pending;
+use crate::clock::Instant;
 use crate::conversation::{Conversation, Outgoing, Side, State};
 use crate::definitions::{Catalog, SentBy};
+use crate::delayed::{Delay, To, check_lifetime, schedule};
 use crate::error::{Error, ErrorCode};
 use crate::ids::{Role, SideId};
 use crate::message::{Class, Row, count, system};
@@ -36,13 +38,15 @@ pub struct Send {
     pub to: Vec<Rc<str>>,
     /// As many as handles, or any number for one handle.
     pub messages: Vec<OutgoingMessage>,
+    /// When they are to be sent; `None`: now.
+    pub delay: Option<Delay>,
     /// The definitions that the bodies were validated by, if they were.
     pub(crate) validated_by: Option<Rc<Catalog>>,
 }
 
 impl Send {
-    /// All or none: every conversation is checked before the first effect.
-    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
+    /// All or none: every conversation is checked before the first effect. Gives the ids of messages that are delayed.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Option<Vec<Uuid>>> {
         let shares: Vec<&[OutgoingMessage]> = match self.to.len() {
             1 => vec![self.messages.as_slice()],
             _ => self.messages.chunks(1).collect(),
@@ -57,15 +61,48 @@ impl Send {
                 );
             }
             check(work, &conversation, role, messages, self.validated_by.as_deref())?;
+            if let Some(delay) = self.delay {
+                check_lifetime(work, &conversation, handle, delay.due(work.now), "The message would be delivered")?;
+            }
             checked.push((side, messages));
+        }
+        if let Some(delay) = self.delay {
+            return self.later(work, delay, &checked).map(Some);
         }
         for (side, messages) in checked {
             // Read anew: two of them may be the two ends of one conversation.
             if let Some(conversation) = work.conversation(side.conversation)? {
-                send(work, conversation, side.role, messages)?;
+                let rows = messages.iter().map(|message| row(work.now, message)).collect();
+                send(work, conversation, side.role, rows)?;
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// They wait in the delayed store.
+    fn later(&self, work: &mut Work<'_>, delay: Delay, shares: &[(SideId, &[OutgoingMessage])]) -> Outcome<Vec<Uuid>> {
+        let mut delayed = Vec::with_capacity(self.messages.len());
+        for (side, messages) in shares {
+            let Some(mut conversation) = work.conversation(side.conversation)? else { continue };
+            let handle = conversation.handle(side.role);
+            if let Some(side) = conversation.side_mut(side.role) {
+                side.delayed += count(messages.len());
+            }
+            work.save(conversation);
+            let to = To::Conversation(handle);
+            delayed.extend(messages.iter().map(|message| (to.clone(), Rc::clone(&message.message_type), message)));
+        }
+        schedule(work, delay, delayed)
+    }
+}
+
+fn row(now: Instant, message: &OutgoingMessage) -> Row {
+    Row {
+        message_type: Rc::clone(&message.message_type),
+        id: message.id,
+        time: now,
+        headers: message.headers.clone(),
+        body: message.body.clone(),
     }
 }
 
@@ -177,22 +214,14 @@ fn check_type(work: &mut Work<'_>, conversation: &Conversation, role: Role, mess
     Ok(())
 }
 
-fn send(
+/// Sends rows on a conversation whose state allows it.
+pub(crate) fn send(
     work: &mut Work<'_>,
     mut conversation: Box<Conversation>,
     role: Role,
-    messages: &[OutgoingMessage],
+    rows: Vec<Row>,
 ) -> Outcome<()> {
     let Some(side) = conversation.side(role).cloned() else { return Ok(()) };
-    let now = work.now;
-    let row = |message: &OutgoingMessage| Row {
-        message_type: Rc::clone(&message.message_type),
-        id: message.id,
-        time: now,
-        headers: message.headers.clone(),
-        body: message.body.clone(),
-    };
-    let rows: Vec<Row> = messages.iter().map(row).collect();
     work.changes.counts.sends += count(rows.len());
     if conversation.local.is_none() {
         conversation.local = Some(is_local(work, &conversation)?);

@@ -8,8 +8,9 @@ use crate::clock::Instant;
 use crate::conversation::Timer;
 use crate::core::Host;
 use crate::definitions::MAX_NAME;
+use crate::delayed::check_lifetime;
 use crate::due::{self, Due};
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, Result};
 use crate::stop::Outcome;
 use crate::work::{Number, Work};
 
@@ -84,17 +85,8 @@ impl BeginTimer {
             let error = wrong_state("TIMER", 8458, &conversation, role, state, "This side has ended.");
             return Err(work.at_commit(error).into());
         }
-        if let (Some(at), Some((end, _))) = (self.at, conversation.lifetime)
-            && at > end
-        {
-            let error = Error::new(
-                ErrorCode::TimerBeyondLifetime,
-                format!(
-                    "The timer would fire after the lifetime of the conversation {} is over. Give a shorter `timeout`, or begin the dialog with a longer `lifetime`.",
-                    self.handle
-                ),
-            );
-            return Err(work.at_commit(error.with("handle", &*self.handle).with("lifetime", end)).into());
+        if let Some(at) = self.at {
+            check_lifetime(work, &conversation, &self.handle, at, "The timer would fire")?;
         }
 
         let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };

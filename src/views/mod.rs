@@ -1,6 +1,7 @@
 //! Views: reading without locks, from what is committed.
 
 mod archived;
+mod delayed;
 mod endpoints;
 mod filter;
 mod groups;
@@ -12,6 +13,7 @@ mod transmission;
 use std::rc::Rc;
 
 use crate::changes::Changes;
+use crate::clock::Instant;
 use crate::core::Core;
 use crate::driver::Driver;
 use crate::error::Result;
@@ -22,6 +24,8 @@ use crate::store::{Mode, StoreName, transact};
 use crate::work::{Purpose, Work};
 
 use archived::select_archive;
+pub use delayed::{DelayedFilter, DelayedMessage};
+use delayed::{next_delayed, select_delayed};
 pub use endpoints::{Endpoint, EndpointFilter};
 use endpoints::{conversations, info};
 pub use filter::RowFilter;
@@ -84,6 +88,9 @@ pub(crate) enum View {
     Info(Rc<str>),
     TransmissionQueue(Option<Rc<str>>),
     Archive(RowFilter),
+    Delayed(DelayedFilter),
+    CountDelayed,
+    NextDelayed,
 }
 
 /// Its answer.
@@ -96,6 +103,8 @@ pub(crate) enum Seen {
     Endpoints(Page<Endpoint>),
     Groups(Page<ConversationGroup>),
     TransmissionQueue(Vec<TransmissionRow>),
+    Delayed(Page<DelayedMessage>),
+    Next(Option<Instant>),
 }
 
 impl Core {
@@ -114,8 +123,14 @@ impl Core {
         if let View::Select(_, filter) | View::Count(_, filter) | View::Archive(filter) = view {
             filter.check()?;
         }
-        let scope: &[StoreName] =
-            if matches!(view, View::Archive(_)) { &[StoreName::Meta, StoreName::Archive] } else { &SCOPE };
+        if let View::Delayed(filter) = view {
+            filter.check()?;
+        }
+        let scope: &[StoreName] = match view {
+            View::Archive(_) => &[StoreName::Meta, StoreName::Archive],
+            View::Delayed(_) | View::NextDelayed => &[StoreName::Meta, StoreName::Delayed, StoreName::Bodies],
+            _ => &SCOPE,
+        };
         let seen = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
             self.check_database(tx).await?;
             let (mut reads, mut changes) = (Reads::default(), Changes::default());
@@ -145,6 +160,8 @@ impl Driver<'_> {
             View::Conversations(filter) => conversations(self, filter, position, extent).await.map(Seen::Endpoints),
             View::Groups(service) => groups(self, service.as_deref(), position, extent).await.map(Seen::Groups),
             View::Archive(filter) => select_archive(self, filter, position, extent).await.map(Seen::Rows),
+            View::Delayed(filter) => select_delayed(self, filter, position, extent).await.map(Seen::Delayed),
+            View::NextDelayed => next_delayed(self).await.map(Seen::Next),
             // These read what they need without paging.
             _ => self.look(|work| look(work, view)).await,
         }
@@ -164,6 +181,7 @@ fn look(work: &mut Work<'_>, view: &View) -> Outcome<Seen> {
         View::TransmissionQueue(conversation) => {
             transmission_queue(work, conversation.as_deref()).map(Seen::TransmissionQueue)
         }
+        View::CountDelayed => work.numbers().map(|numbers| Seen::Count(numbers.delayed)),
         View::Stats => gauges(work).map(|gauges| Seen::Stats(BrokerStats { gauges, ..BrokerStats::default() })),
         _ => queues(work).map(Seen::Queues),
     }

@@ -35,6 +35,8 @@ pub struct Gauges {
     pub open_conversations: [u64; State::COUNT],
     /// Messages that wait for their transmission, or for a queue that is off.
     pub transmission_queued: u64,
+    /// Messages in the delayed store.
+    pub delayed: u64,
     /// Messages in the error queue.
     pub failed: u64,
     /// When the ready message that has waited longest was sent.
@@ -46,10 +48,11 @@ pub struct Gauges {
 /// One short read for each queue with something ready, and for each with something outside; no row is counted.
 pub(super) fn gauges(work: &mut Work<'_>) -> Outcome<Gauges> {
     let catalog = Rc::clone(&work.catalog);
+    let numbers = work.numbers();
     work.need([], catalog.queues.values().map(|queue| queue.number))?;
     // The first queue's stamp says whether a queue is missing here.
     work.queue(FIRST_QUEUE)?;
-    let mut gauges = Gauges::default();
+    let mut gauges = Gauges { delayed: numbers?.delayed, ..Gauges::default() };
     let mut outgoing = 0;
     let (mut ready, mut outside) = (Oldest::default(), Oldest::default());
     for queue in catalog.queues.values() {

@@ -13,6 +13,7 @@ use super::registry::{self, Callbacks, GivenClock, Member, Settings};
 use super::signal;
 use super::transaction::RawTransaction;
 use crate::call::Call;
+use crate::delayed::{Cancel, Reschedule};
 use crate::error::Result;
 use crate::recoverability::Thrown;
 use crate::verbs::Verb;
@@ -163,6 +164,7 @@ impl RawBroker {
         packing: u32,
         size: f64,
         headers: JsValue,
+        when: &JsValue,
         signal: Option<AbortSignal>,
     ) -> Promise {
         let (send, ids) = outgoing::send(
@@ -171,6 +173,7 @@ impl RawBroker {
             &message_type,
             convert::body(body, packing, size),
             headers,
+            when,
         );
         self.call(Ok(Call::Verb(send)), signal, ids)
     }
@@ -186,10 +189,11 @@ impl RawBroker {
         packings: Option<Vec<u32>>,
         sizes: Vec<f64>,
         headers: Option<Array>,
+        when: &JsValue,
         signal: Option<AbortSignal>,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = outgoing::send_many(&self.member.broker.core, handle, columns);
+        let (send, ids) = outgoing::send_many(&self.member.broker.core, handle, columns, when);
         self.call(Ok(Call::Verb(send)), signal, ids)
     }
 
@@ -304,6 +308,33 @@ impl RawBroker {
     #[wasm_bindgen(js_name = purgeArchive)]
     pub fn purge_archive(&self, before: f64) -> Promise {
         self.verb(Verb::PurgeArchive(before))
+    }
+
+    /// What is delayed.
+    pub fn delayed(&self, filter: JsValue, token: JsValue, all: bool) -> Promise {
+        self.see(Ok(View::Delayed(convert::delayed_filter(&filter))), token, all)
+    }
+
+    /// How many messages are delayed.
+    #[wasm_bindgen(js_name = countDelayed)]
+    pub fn count_delayed(&self) -> Promise {
+        self.see(Ok(View::CountDelayed), JsValue::NULL, true)
+    }
+
+    /// When the first of them is due, or null.
+    #[wasm_bindgen(js_name = nextDelayed)]
+    pub fn next_delayed(&self) -> Promise {
+        self.see(Ok(View::NextDelayed), JsValue::NULL, true)
+    }
+
+    /// A delayed message is not to be delivered. Gives whether it waited.
+    pub fn cancel(&self, id: String) -> Promise {
+        self.verb(Verb::Cancel(Cancel { id: id.into() }))
+    }
+
+    /// It is to be delivered at another time. Gives whether it waited.
+    pub fn reschedule(&self, id: String, to: f64) -> Promise {
+        self.verb(Verb::Reschedule(Reschedule { id: id.into(), to }))
     }
 
     /// Moves messages of the error queue back to where they failed; `discard`: deletes them. Gives how many.

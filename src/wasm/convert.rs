@@ -5,6 +5,7 @@ use std::rc::Rc;
 use js_sys::Array;
 use num_traits::ToPrimitive;
 use serde::de::DeserializeOwned;
+use uuid::Uuid;
 use wasm_bindgen::prelude::*;
 
 use crate::body::{Body, Value};
@@ -20,7 +21,7 @@ use crate::verbs::{
     Answer, BeginTimer, ConversationInfo, Destination, End, EndError, EndOptions, Move, ReceiveOptions, TimerOptions,
     Verb,
 };
-use crate::views::{Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, TransmissionRow, View};
+use crate::views::{DelayedFilter, Endpoint, EndpointFilter, QueueInfo, RowFilter, Seen, TransmissionRow, View};
 
 /// Options, as the package has checked them.
 pub(super) fn options<T: DeserializeOwned>(options: JsValue) -> Result<T> {
@@ -99,6 +100,15 @@ pub(super) fn recoverability(policy: &JsValue) -> Recoverability {
             Some("retry-forever") => Finally::RetryForever,
             _ => Finally::ErrorQueue,
         },
+    }
+}
+
+/// Which delayed messages.
+pub(super) fn delayed_filter(filter: &JsValue) -> DelayedFilter {
+    DelayedFilter {
+        destination: text(filter, "destination"),
+        before: number(filter, "before"),
+        limit: number(filter, "limit"),
     }
 }
 
@@ -187,6 +197,8 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
         Answer::Done | Answer::Moved(_) | Answer::Mended(_) => done,
         Answer::Seen(first) => Value::from_bytes(first.as_bytes()).0,
+        Answer::Delayed(delayed) => ids(delayed.into_iter()),
+        Answer::Was(was) => was.into(),
         Answer::Conversation(info) | Answer::Reused(info) => conversation(&info),
         Answer::Received(batches, _) => list(&batches, rows),
         Answer::Ended(result) => {
@@ -204,6 +216,13 @@ pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     }
 }
 
+/// The ids of messages, as bytes: the package makes texts of them more cheaply than strings cross the boundary.
+pub(super) fn ids(ids: impl ExactSizeIterator<Item = Uuid>) -> JsValue {
+    let mut bytes = Vec::with_capacity(ids.len() * 16);
+    ids.for_each(|id| bytes.extend_from_slice(id.as_bytes()));
+    Value::from_bytes(&bytes).0
+}
+
 /// What a view shows.
 pub(super) fn seen(view: &View, seen: &Seen) -> JsValue {
     match seen {
@@ -217,6 +236,8 @@ pub(super) fn seen(view: &View, seen: &Seen) -> JsValue {
         }
         Seen::Endpoints(endpoints) => page(&endpoints.rows, endpoints.next.as_deref(), endpoint),
         Seen::TransmissionQueue(rows) => page(rows, None, transmission_row),
+        Seen::Delayed(messages) => page(&messages.rows, messages.next.as_deref(), super::shown::delayed),
+        Seen::Next(next) => next.map_or(JsValue::NULL, JsValue::from),
     }
 }
 

@@ -5,13 +5,21 @@ use std::rc::Rc;
 use js_sys::Array;
 use wasm_bindgen::prelude::*;
 
-use super::convert::{flag, names, number, text};
+use super::convert::{self, flag, names, number, text};
 use crate::body::{Body, Part, Value};
 use crate::core::Core;
+use crate::delayed::Delay;
 use crate::verbs::{Enqueue, EnqueueOptions, OutgoingMessage, Send, Verb};
 
 /// SEND of one message on several conversations, and the ids of the messages.
-pub(super) fn send(core: &Core, handles: &Array, message_type: &str, body: Body, headers: JsValue) -> (Verb, JsValue) {
+pub(super) fn send(
+    core: &Core,
+    handles: &Array,
+    message_type: &str,
+    body: Body,
+    headers: JsValue,
+    when: &JsValue,
+) -> (Verb, JsValue) {
     let to = names(handles);
     let message_type: Rc<str> = message_type.into();
     let headers = (!headers.is_undefined()).then(|| Part::from(Value(headers)));
@@ -23,7 +31,7 @@ pub(super) fn send(core: &Core, handles: &Array, message_type: &str, body: Body,
     };
     let messages: Vec<_> = std::iter::repeat_with(message).take(to.len()).collect();
     let ids = ids(&messages);
-    (Verb::Send(Send { to, messages, validated_by: Some(core.catalog()) }), ids)
+    (Verb::Send(Send { to, messages, delay: delay(when), validated_by: Some(core.catalog()) }), ids)
 }
 
 /// The columns of many messages, all of one length.
@@ -66,10 +74,13 @@ impl Columns {
 }
 
 /// SEND of many messages on one conversation, and their ids.
-pub(super) fn send_many(core: &Core, handle: String, columns: Columns) -> (Verb, JsValue) {
+pub(super) fn send_many(core: &Core, handle: String, columns: Columns, when: &JsValue) -> (Verb, JsValue) {
     let messages = columns.messages(core);
     let ids = ids(&messages);
-    (Verb::Send(Send { to: vec![handle.into()], messages, validated_by: Some(core.catalog()) }), ids)
+    (
+        Verb::Send(Send { to: vec![handle.into()], messages, delay: delay(when), validated_by: Some(core.catalog()) }),
+        ids,
+    )
 }
 
 /// `enqueue` of many messages with the same headers, and their ids.
@@ -91,14 +102,20 @@ pub(super) fn enqueue(
         priority: number(options, "priority").unwrap_or(usual.priority),
         dedupe_id: text(options, "dedupeId"),
         dedupe_window: number(options, "dedupeWindow").unwrap_or(usual.dedupe_window),
+        delay: delay(options),
     };
     (Verb::Enqueue(Enqueue { queue: queue.into(), messages, options, validated_by: Some(core.catalog()) }), ids)
 }
 
+/// When messages are to be delivered; undefined, or an object with neither: now.
+fn delay(when: &JsValue) -> Option<Delay> {
+    if when.is_undefined() {
+        return None;
+    }
+    number(when, "delay").map(Delay::After).or_else(|| number(when, "deliverAt").map(Delay::At))
+}
+
 /// The ids of messages.
 fn ids(messages: &[OutgoingMessage]) -> JsValue {
-    // As bytes: the package makes texts of them more cheaply than strings cross the boundary.
-    let mut ids = Vec::with_capacity(messages.len() * 16);
-    messages.iter().for_each(|message| ids.extend_from_slice(message.id.as_bytes()));
-    Value::from_bytes(&ids).0
+    convert::ids(messages.iter().map(|message| message.id))
 }

@@ -1,9 +1,9 @@
 //! What the views of the broker as a whole show.
 
-use crate::body::Value;
+use crate::body::{Part, Value};
 use crate::conversation::State;
 use crate::record::{optional, value};
-use crate::views::{BrokerStats, ConversationGroup, HeldBy};
+use crate::views::{BrokerStats, ConversationGroup, DelayedMessage, HeldBy};
 
 pub(super) fn group(group: &ConversationGroup) -> Value {
     let held_by = group.held_by.map(|holder| match holder {
@@ -35,8 +35,24 @@ pub(super) fn stats(stats: &BrokerStats) -> Value {
         ("timers", value(counts.timers)),
         ("openConversations", Value::object(states.map(|(state, count)| (state.letters(), value(count))).collect())),
         ("transmissionQueued", value(gauges.transmission_queued)),
+        ("delayed", value(gauges.delayed)),
         ("failed", value(gauges.failed)),
         ("oldestReady", time(gauges.oldest_ready)),
         ("oldestTransmission", time(gauges.oldest_transmission)),
+    ])
+}
+
+pub(super) fn delayed(message: &DelayedMessage) -> Value {
+    Value::object(vec![
+        ("messageId", Value::from(&*message.message_id)),
+        ("destination", Value::from(&*message.destination)),
+        ("time", Value::from(message.time)),
+        ("messageType", Value::from(&*message.message_type)),
+        ("key", optional(message.key.as_deref())),
+        ("priority", message.priority.map_or_else(Value::null, Value::from)),
+        ("headers", message.headers.as_ref().map_or_else(Value::null, Part::value)),
+        ("body", message.body.value.value()),
+        ("packing", Value::from(message.body.packing)),
+        ("retries", value(message.retries)),
     ])
 }

@@ -11,6 +11,7 @@ use super::error::{promise, to_js};
 use super::outgoing::{self, Columns};
 use super::signal;
 use crate::call::Call;
+use crate::delayed::{Cancel, Reschedule};
 use crate::error::{ErrorCode, Result};
 use crate::transaction::Transaction;
 use crate::verbs::Verb;
@@ -64,6 +65,7 @@ impl RawTransaction {
     }
 
     /// SEND on one or several conversations.
+    #[allow(clippy::too_many_arguments)]
     pub fn send(
         &self,
         handles: Array,
@@ -72,6 +74,7 @@ impl RawTransaction {
         packing: u32,
         size: f64,
         headers: JsValue,
+        when: &JsValue,
     ) -> Promise {
         let (send, ids) = outgoing::send(
             &self.transaction.core,
@@ -79,11 +82,13 @@ impl RawTransaction {
             &message_type,
             convert::body(body, packing, size),
             headers,
+            when,
         );
         self.call(Ok(Call::Verb(send)), None, ids)
     }
 
     /// SEND of many messages on one conversation.
+    #[allow(clippy::too_many_arguments)]
     #[wasm_bindgen(js_name = sendMany)]
     pub fn send_many(
         &self,
@@ -93,9 +98,10 @@ impl RawTransaction {
         packings: Option<Vec<u32>>,
         sizes: Vec<f64>,
         headers: Option<Array>,
+        when: &JsValue,
     ) -> Promise {
         let columns = Columns { types, bodies, packings, sizes, headers };
-        let (send, ids) = outgoing::send_many(&self.transaction.core, handle, columns);
+        let (send, ids) = outgoing::send_many(&self.transaction.core, handle, columns, when);
         self.call(Ok(Call::Verb(send)), None, ids)
     }
 
@@ -168,6 +174,16 @@ impl RawTransaction {
     #[wasm_bindgen(js_name = setGroupState)]
     pub fn set_group_state(&self, group: String, value: JsValue, packing: u32, size: f64) -> Promise {
         self.verb(Verb::SetGroupState(group.into(), convert::body(value, packing, size)))
+    }
+
+    /// A delayed message is not to be delivered. Gives whether it waited.
+    pub fn cancel(&self, id: String) -> Promise {
+        self.verb(Verb::Cancel(Cancel { id: id.into() }))
+    }
+
+    /// It is to be delivered at another time. Gives whether it waited.
+    pub fn reschedule(&self, id: String, to: f64) -> Promise {
+        self.verb(Verb::Reschedule(Reschedule { id: id.into(), to }))
     }
 
     /// Commits.

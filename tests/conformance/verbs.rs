@@ -70,6 +70,7 @@ mod corrupt;
 mod dedupe;
 mod defined_later;
 mod definitions;
+mod delayed;
 mod drop_queue;
 mod drop_service;
 mod end_conversation;
