@@ -2,6 +2,7 @@ import { activate, type Drained, type Owner } from "./activation.js";
 import { instant, plain, text } from "./check.js";
 import { refuseClone } from "./conversation.js";
 import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
+import { DelayedCalls } from "./delayed.js";
 import { normalise, queueOptions, serviceChange } from "./definitions.js";
 import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
@@ -13,6 +14,7 @@ import { transact, type UnitOfWork } from "./transaction.js";
 import type { Activation, ActivationOptions, Handler } from "./types/activation.js";
 import type { Broker, Transaction, Views } from "./types/broker.js";
 import type { Definitions, QueueOptions, ServiceChange, StandardSchemaV1 } from "./types/definitions.js";
+import type { DelayedMessages } from "./types/delayed.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, FailedFilter, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import { bodyKey } from "./validation.js";
@@ -183,6 +185,7 @@ export class PocketBroker extends Target implements Broker {
   stats(): Promise<BrokerStats> { return this.#views.stats(); }
   transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
   failed(filter?: Parameters<Views["failed"]>[0]): ReturnType<Views["failed"]> { return this.#views.failed(filter); }
+  get delayed(): DelayedMessages { return new DelayedCalls(this.#views, this.#verbs); }
   archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }
 
   [asyncDispose](): Promise<void> { return this.close(); }

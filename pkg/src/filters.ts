@@ -1,6 +1,6 @@
 import { amount, flag, instant, oneOf, options, text, whole } from "./check.js";
 import { invalid } from "./errors.js";
-import type { RawArchiveFilter, RawEndpointFilter, RawFailedFilter, RawFilter } from "./raw.js";
+import type { RawArchiveFilter, RawDelayedFilter, RawEndpointFilter, RawFailedFilter, RawFilter } from "./raw.js";
 import { conversationHandle } from "./refs.js";
 
 const STATES = ["SO", "SI", "CO", "DI", "DO", "ER", "CD"] as const;
@@ -44,6 +44,10 @@ export function groupFilter(value: unknown): { service?: string } {
 
 export function failedFilter(value: unknown): RawFailedFilter {
   return options(value, "filter", { messageId: text, failedQueue: text, failedBefore: instant, limit: ROW.limit });
+}
+
+export function delayedFilter(value: unknown): RawDelayedFilter {
+  return options(value, "filter", { destination: text, before: instant, limit: ROW.limit });
 }
 
 export function transmissionFilter(value: unknown): { conversation?: string } {

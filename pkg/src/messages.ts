@@ -1,6 +1,7 @@
 // Rows on their way out: what the wasm side gives in columns, as the objects that the application sees.
 import { unpack } from "./blobs.js";
-import type { Batch, RawEndpoint, RawStats, RawTransmissionRow } from "./raw.js";
+import type { Batch, RawDelayed, RawEndpoint, RawStats, RawTransmissionRow } from "./raw.js";
+import type { DelayedMessage } from "./types/delayed.js";
 import type { BrokerStats, ConversationEndpoint, FailedMessage, Message, TransmissionRow } from "./types/messages.js";
 
 /** A row's status. */
@@ -42,7 +43,7 @@ export function idText(ids: Uint8Array, row: number): string {
   return text;
 }
 
-const dateOrNull = (time: number | null | undefined): Date | null => (time == null ? null : new Date(time));
+export const dateOrNull = (time: number | null | undefined): Date | null => (time == null ? null : new Date(time));
 
 /** What the error queue says of a message in headers. */
 function failureHeaders({ queue, name, message, stack, endpoint, at, attempts }: NonNullable<Batch["failed"]>): Record<string, string> {
@@ -125,8 +126,13 @@ export function transmissionRow({ packing, ...raw }: RawTransmissionRow): Transm
   return { ...raw, enqueueTime: new Date(raw.enqueueTime), nextAttempt: dateOrNull(raw.nextAttempt), body: unpack(raw.body, packing) };
 }
 
-/** There is no delayed delivery yet: nothing waits, and nothing guards it. */
+/** Nothing guards the delayed store yet. */
 export function brokerStats(raw: RawStats, activations: number): BrokerStats {
   const breakers = { store: "disarmed", fetch: "disarmed", dispatch: "disarmed" } as const;
-  return { ...raw, activations, delayed: 0, oldestReady: dateOrNull(raw.oldestReady), oldestTransmission: dateOrNull(raw.oldestTransmission), breakers };
+  return { ...raw, activations, oldestReady: dateOrNull(raw.oldestReady), oldestTransmission: dateOrNull(raw.oldestTransmission), breakers };
+}
+
+export function delayedMessage({ messageType, key, priority, headers, packing, retries, time, body, messageId, destination }: RawDelayed): DelayedMessage {
+  const properties = { messageType, ...(priority === null ? {} : { priority: String(priority) }), ...(key === null ? {} : { key }) };
+  return { messageId, destination, time: new Date(time), headers: { ...headers }, properties, body: unpack(body, packing), numberOfRetries: retries };
 }

@@ -1,7 +1,7 @@
 // The arguments of the verbs, read once at the call.
-import { abortSignal, amount, describe, flag, isWellFormed, later, number, options, plain, text, whole } from "./check.js";
+import { abortSignal, amount, describe, flag, instant, isWellFormed, number, options, plain, text, whole } from "./check.js";
 import { BrokerError, invalid } from "./errors.js";
-import type { Headers, RawBeginDialog, RawEnd, RawEnqueue, RawReceive } from "./raw.js";
+import type { Headers, RawBeginDialog, RawEnd, RawEnqueue, RawReceive, RawWhen } from "./raw.js";
 import { conversationHandle } from "./refs.js";
 
 /** What the error queue writes into headers itself. */
@@ -18,20 +18,29 @@ function headers(value: unknown, argument: string): Headers {
   return Object.fromEntries(entries);
 }
 
-const delayed = later("send it when it is due");
-const sending = { signal: abortSignal, delay: delayed, deliverAt: delayed };
+const sending = { signal: abortSignal, delay: (ms: unknown, argument: string) => amount(ms, argument, 0), deliverAt: instant };
 
-export interface Sending { headers?: Headers; signal?: AbortSignal }
+export interface Sending { headers?: Headers | undefined; signal?: AbortSignal | undefined; when?: RawWhen | undefined }
 const NOTHING: Sending = {};
 
+/** undefined: now. */
+function when({ delay, deliverAt }: RawWhen): RawWhen | undefined {
+  if (delay !== undefined && deliverAt !== undefined) throw invalid("deliverAt", "and `delay` exclude each other: give one");
+  return delay === undefined && deliverAt === undefined ? undefined : { delay, deliverAt };
+}
+
 export function sendOptions(value: unknown): Sending {
-  return value === undefined ? NOTHING : options(value, "options", { headers, ...sending }) as Sending;
+  if (value === undefined) return NOTHING;
+  const { headers: own, signal, ...time } = options(value, "options", { headers, ...sending });
+  return { headers: own, signal, when: when(time) };
 }
 
 export function sendManyOptions(value: unknown): Sending {
-  return value === undefined ? NOTHING : options(value, "options", {
-    ...sending, headers: (_: unknown, argument: string): never => { throw invalid(argument, "is not an option here: give each message its own headers"); },
-  }) as Sending;
+  if (value === undefined) return NOTHING;
+  const { signal, ...time } = options(value, "options", {
+    ...sending, headers: (_: unknown, argument: string): undefined => { throw invalid(argument, "is not an option here: give each message its own headers"); },
+  });
+  return { signal, when: when(time) };
 }
 
 export interface Enqueuing { raw: RawEnqueue; headers: Headers | undefined; signal: AbortSignal | undefined }
@@ -46,6 +55,7 @@ export function enqueueOptions(value: unknown, many: boolean): Enqueuing {
     },
     dedupeWindow: (ms: unknown, argument: string) => amount(ms, argument, 0),
   });
+  when(raw);
   if (raw.ordered === false && raw.key !== undefined) throw invalid("key", "and `ordered: false` exclude each other: a key is there to keep an order");
   return { raw: raw as RawEnqueue, headers: own, signal };
 }

@@ -37,8 +37,14 @@ export interface RawEndpointFilter { service?: string; state?: string; group?: s
 export interface RawBeginDialog {
   from?: string; to?: string; contract?: string; toBroker?: string; relatedConversation?: string; relatedGroup?: string; lifetime?: number; reuse?: string;
 }
+/** At most one of the two, in milliseconds; neither: now. */
+export interface RawWhen { delay?: number | undefined; deliverAt?: number | undefined }
+export interface RawDelayedFilter { destination?: string; before?: number; limit?: number }
+export interface RawDelayed {
+  messageId: string; destination: string; time: number; messageType: string; key: string | null; priority: number | null; headers: Headers | null; body: unknown; packing: number; retries: number;
+}
 /** `timeout`: milliseconds to wait; absent or 0: not at all. */
-export interface RawEnqueue { key?: string; ordered?: boolean; dedupeId?: string; dedupeWindow?: number; priority?: number }
+export interface RawEnqueue extends RawWhen { key?: string; ordered?: boolean; dedupeId?: string; dedupeWindow?: number; priority?: number }
 /** `activated`: refused while the queue's activation is off. */
 export interface RawReceive { top?: number; conversation?: string; group?: string; timeout?: number; activated?: boolean }
 /** `after`: milliseconds, of what is put off. */
@@ -55,7 +61,7 @@ export interface RawEnd { error?: { code: number; description: string }; cleanup
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
   lifetime: number | null; dialogTimer: number | null; createdAt: number;
 }
-export interface RawStats extends Omit<BrokerStats, "activations" | "delayed" | "breakers" | "oldestReady" | "oldestTransmission"> {
+export interface RawStats extends Omit<BrokerStats, "activations" | "breakers" | "oldestReady" | "oldestTransmission"> {
   oldestReady: number | null; oldestTransmission: number | null;
 }
 export interface RawTransmissionRow extends Omit<TransmissionRow, "enqueueTime" | "nextAttempt"> {
@@ -107,11 +113,11 @@ export interface RawError { code: BrokerErrorCode | "Aborted"; message: string; 
 export interface RawVerbs {
   beginDialog(options: RawBeginDialog): Promise<RawConversation>;
   /** Gives 16 bytes of id a message, as `sendMany` does. */
-  send(handles: string[], messageType: string, body: unknown, packing: number, size: number, headers: Headers | undefined, signal: AbortSignal | undefined): Promise<Uint8Array>;
+  send(handles: string[], messageType: string, body: unknown, packing: number, size: number, headers: Headers | undefined, when: RawWhen | undefined, signal: AbortSignal | undefined): Promise<Uint8Array>;
   /** Columns. `messageTypes`: one for all, or one each; `packings`: undefined when all are 0; `headers`: undefined when none has any. */
   sendMany(
     handle: string, messageTypes: string | string[], bodies: unknown[], packings: Uint32Array | undefined, sizes: Float64Array,
-    headers: (Headers | undefined)[] | undefined, signal: AbortSignal | undefined,
+    headers: (Headers | undefined)[] | undefined, when: RawWhen | undefined, signal: AbortSignal | undefined,
   ): Promise<Uint8Array>;
   /** Columns, as of `sendMany`; headers for all. With a `dedupeId` that is there already it gives the id of the message that has it. */
   enqueue(
@@ -127,6 +133,9 @@ export interface RawVerbs {
   endConversation(handle: string, options: RawEnd): Promise<{ discarded: number; archived: number }>;
   getGroupState(group: string): Promise<{ value: unknown; packing: number }>;
   setGroupState(group: string, value: unknown, packing: number, size: number): Promise<void>;
+  /** Delayed messages; they give whether it waited. */
+  cancel(id: string): Promise<boolean>;
+  reschedule(id: string, to: number): Promise<boolean>;
 }
 export interface RawTransaction extends RawVerbs {
   getConversationGroup(queue: string, timeout: number | undefined, signal: AbortSignal | undefined): Promise<string | null>;
@@ -166,6 +175,9 @@ export interface RawBroker extends RawVerbs {
   transmissionQueue(filter: { conversation?: string }, token: Token, all: boolean): Promise<Page<RawTransmissionRow>>;
   archive(filter: RawArchiveFilter, token: Token, all: boolean): Promise<Page<Batch>>;
   purgeArchive(before: number): Promise<number>;
+  delayed(filter: RawDelayedFilter, token: Token, all: boolean): Promise<Page<RawDelayed>>;
+  countDelayed(): Promise<number>;
+  nextDelayed(): Promise<number | null>;
   poll(): Promise<number>;
   /** Messages of the error queue go back to where they failed; `discard`: they are deleted. */
   unbury(filter: RawFailedFilter, discard: boolean): Promise<number>;

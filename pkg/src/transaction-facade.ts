@@ -1,5 +1,7 @@
 import { refuseClone } from "./conversation.js";
+import { DelayedCalls } from "./delayed.js";
 import type { Transaction, Views } from "./types/broker.js";
+import type { DelayedMessages } from "./types/delayed.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupId, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
@@ -45,6 +47,7 @@ export class TransactionFacade implements Transaction {
   stats(): Promise<BrokerStats> { return this.#views.stats(); }
   transmissionQueue(filter?: Parameters<Views["transmissionQueue"]>[0]): ReturnType<Views["transmissionQueue"]> { return this.#views.transmissionQueue(filter); }
   failed(filter?: Parameters<Views["failed"]>[0]): ReturnType<Views["failed"]> { return this.#views.failed(filter); }
+  get delayed(): DelayedMessages { return new DelayedCalls(this.#views, this.#verbs); }
   archive(filter?: Parameters<Views["archive"]>[0]): ReturnType<Views["archive"]> { return this.#views.archive(filter); }
 
   get [Symbol.toStringTag](): string { return "Transaction"; }

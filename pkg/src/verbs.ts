@@ -51,14 +51,14 @@ export class VerbCalls implements Verbs {
       const several = Array.isArray(to);
       const handles = several ? to.map((ref, index) => conversationHandle(ref, `to[${index}]`)) : [conversationHandle(to, "to")];
       text(messageType, "messageType");
-      const { headers, signal } = sendOptions(options);
+      const { headers, signal, when } = sendOptions(options);
       if (signal?.aborted) return Promise.reject(signal.reason);
       const target = this.#route.target();
       const taken = takeBody(this.#route.core, body, "body");
       const late = validate(this.#route.core, "messageType", [messageType], [body], [taken], () => "body");
       const task = (raw: RawVerbs): Promise<Uint8Array> => {
         late?.check();
-        return raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, signal);
+        return raw.send(handles, messageType, taken.value, taken.packing, taken.size, headers, when, signal);
       };
       return this.#route.line.run(target, task, together([late?.ready, taken.ready]))
         .then<MessageId | MessageId[], never>(several ? idTexts : first, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), [taken], () => "body"); });
@@ -70,7 +70,7 @@ export class VerbCalls implements Verbs {
   sendMany(to: ConversationRef, messages: readonly OutgoingMessage[], options?: Omit<SendOptions, "headers">): Promise<MessageId[]> {
     return this.#call(() => {
       const handle = conversationHandle(to, "to");
-      const { signal } = sendManyOptions(options);
+      const { signal, when } = sendManyOptions(options);
       if (signal?.aborted) return Promise.reject(signal.reason);
       const list = outgoing(messages);
       const target = this.#route.target();
@@ -83,7 +83,7 @@ export class VerbCalls implements Verbs {
       const headers = list.some((message) => message.headers !== undefined) ? list.map((message) => message.headers) : undefined;
       const task = (raw: RawVerbs): Promise<Uint8Array> => {
         late?.check();
-        return raw.sendMany(handle, columns, ...columnsOf(bodies), headers, signal);
+        return raw.sendMany(handle, columns, ...columnsOf(bodies), headers, when, signal);
       };
       return this.#route.line.run(target, task, together([late?.ready, ...bodies.map(({ ready }) => ready)]))
         .then(idTexts, (error) => { throw namePart(reasonOf(this.#route.core, error, signal), bodies, name); });
@@ -163,6 +163,11 @@ export class VerbCalls implements Verbs {
       const end = endOptions(options);
       return this.#issue((raw) => raw.endConversation(handle, end)).then(({ discarded, archived }) => ({ discarded, archived }), rethrowOf(this.#route.core));
     });
+  }
+
+  /** Of a delayed message; gives whether it waited. */
+  change(task: (raw: RawVerbs) => Promise<boolean>): Promise<boolean> {
+    return this.#call(() => this.#issue(task).then((was) => was, rethrowOf(this.#route.core)));
   }
 
   getGroupState<T = any>(group: GroupRef): Promise<T | undefined> {

@@ -2,12 +2,13 @@ import { text } from "./check.js";
 import { SpokenConversation } from "./conversation.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
 import { refuse } from "./errors.js";
-import { archiveFilter, endpointFilter, failedFilter, groupFilter, rowFilter, transmissionFilter } from "./filters.js";
-import { brokerStats, endpoint, expand, expandArchive, expandFailed, transmissionRow } from "./messages.js";
+import { archiveFilter, delayedFilter, endpointFilter, failedFilter, groupFilter, rowFilter, transmissionFilter } from "./filters.js";
+import { brokerStats, dateOrNull, delayedMessage, endpoint, expand, expandArchive, expandFailed, transmissionRow } from "./messages.js";
 import type { Page, RawBroker, RawFailedFilter } from "./raw.js";
 import { conversationHandle } from "./refs.js";
 import { RowPages } from "./rows.js";
 import type { Views } from "./types/broker.js";
+import type { DelayedMessage } from "./types/delayed.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, FailedMessage, Message, QueueInfo, Rows } from "./types/messages.js";
 import type { ConversationRef } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
@@ -20,7 +21,7 @@ function isMeant(row: FailedMessage, { messageId, failedQueue, failedBefore }: R
 }
 
 /** The views of a Broker and of its transactions alike: they read what is committed. */
-export class ViewCalls implements Views {
+export class ViewCalls implements Omit<Views, "delayed"> {
   /** What conversations that are looked up here speak through. */
   readonly #speaker: () => VerbCalls;
   readonly #open: () => RawBroker;
@@ -62,6 +63,18 @@ export class ViewCalls implements Views {
 
   transmissionQueue(filter?: unknown): ReturnType<Views["transmissionQueue"]> {
     return this.#rows(() => transmissionFilter(filter), (raw, given, token, all) => raw.transmissionQueue(given, token, all), (rows) => rows.map(transmissionRow));
+  }
+
+  delayed(filter?: unknown): Rows<DelayedMessage> {
+    return this.#rows(() => delayedFilter(filter), (raw, given, token, all, one) => raw.delayed(one ? { ...given, limit: Math.min(1, given.limit ?? 1) } : given, token, all), (rows) => rows.map(delayedMessage));
+  }
+
+  countDelayed(): Promise<number> {
+    return this.#ask((raw) => raw.countDelayed());
+  }
+
+  nextDelayed(): Promise<Date | null> {
+    return this.#ask((raw) => raw.nextDelayed().then(dateOrNull));
   }
 
   count(queue: string, filter?: unknown): Promise<number> {

@@ -1,5 +1,6 @@
 import "./disposable.js";
 import type { Definitions, QueueOptions, ServiceChange } from "./definitions.js";
+import type { DelayedMessages } from "./delayed.js";
 import type { Activation, ActivationOptions, Handler } from "./activation.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, FailedFilter, FailedMessage, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
 import type { BeginDialog, Conversation, ConversationRef, GroupId, Handle, MessageId, SendOptions, Verbs } from "./verbs.js";
@@ -71,6 +72,8 @@ export interface Views {
    * the record as it was, and the large bodies that belonged to it, each with its number.
    */
   failed(filter?: FailedFilter): Rows<FailedMessage>;
+  /** What waits for its time, to look at, cancel and reschedule. */
+  readonly delayed: DelayedMessages;
   /** What was sent and has not arrived, and why. */
   transmissionQueue(filter?: {
     /** Only what this endpoint sent. */

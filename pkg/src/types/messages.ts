@@ -159,7 +159,7 @@ export interface BrokerStats {
   receives: number;
   /** Messages that came into a queue here by what this Broker did: by `send` and `enqueue`, and EndDialogs, Errors and DialogTimers. */
   enqueued: number;
-  /** Delayed messages whose time came. 0 in this release. */
+  /** Delayed messages whose time came. */
   delayedDispatched: number;
   /** Messages that other brokers have acknowledged. 0 in this release. */
   transmitted: number;
@@ -173,7 +173,7 @@ export interface BrokerStats {
   timers: number;
   /** Endpoints by state. */
   openConversations: Record<ConversationState, number>;
-  /** Messages that wait for their time. 0 in this release. */
+  /** Messages that wait for their time. */
   delayed: number;
   /** Messages that wait for their transmission, or for a queue that is off. */
   transmissionQueued: number;

@@ -128,6 +128,13 @@ export interface BeginDialog {
 export interface SendOptions {
   /** Text by name; kept with the message. The names that the error queue uses itself (`ExceptionInfo.…`, `FailedQ`, `TimeOfFailure`, `ProcessingEndpoint`, `Retries`) are refused. */
   headers?: Record<string, string>;
+  /**
+   * Milliseconds from the commit until it is sent, or comes into the queue; 0 is once the call has resolved. It takes its number then, as if sent then. What
+   * can't go where it was to go then is in the error queue.
+   */
+  delay?: number;
+  /** The same as an instant: a Date, or epoch milliseconds; one in the past is as good as now. At most one of the two. */
+  deliverAt?: Date | number;
   /** Aborts until the storage transaction is issued: the call then rejects with the signal's reason. */
   signal?: AbortSignal;
 }

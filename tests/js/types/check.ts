@@ -28,7 +28,7 @@ interface Conversation extends Pick<C.Conversation, ConversationNames> {}
 interface Verbs extends Pick<C.Verbs, "send" | "sendMany" | "enqueue" | "enqueueMany" | "receive" | "beginConversationTimer" | "moveConversation" | "endConversation" | "getGroupState" | "setGroupState"> {
   beginDialog(options: C.BeginDialog): Promise<Conversation>;
 }
-interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "groups" | "stats" | "transmissionQueue" | "archive" | "failed"> {
+interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversations" | "groups" | "stats" | "transmissionQueue" | "archive" | "failed" | "delayed"> {
   conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info">;
 }
 interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal" | "getConversationGroup"> {}
@@ -81,8 +81,10 @@ is<Same<P.TimerOptions, C.TimerOptions>>();
 is<Same<P.RowFilter, C.RowFilter>>();
 is<Same<P.OutgoingMessage, C.OutgoingMessage>>();
 is<Same<P.BeginDialog, C.BeginDialog>>();
-is<Same<P.SendOptions, C.SendOptions, "headers" | "signal">>();
-is<Same<P.EnqueueOptions, C.EnqueueOptions, "key" | "ordered" | "dedupeId" | "dedupeWindow" | "priority" | "headers" | "signal">>();
+is<Same<P.SendOptions, C.SendOptions>>();
+is<Same<P.DelayedMessages, C.DelayedMessages>>();
+is<Same<P.DelayedMessage, C.DelayedMessage>>();
+is<Same<P.EnqueueOptions, C.EnqueueOptions>>();
 is<Same<P.ReceiveOptions, C.ReceiveOptions, "top" | "conversation" | "group">>();
 is<Same<P.OpenOptions, C.OpenOptions, "durability" | "storage" | "clock" | "lockTimeout" | "maxMessageBytes" | "wasm" | "signal">>();
 is<Mutual<P.WasmSource, C.WasmSource>>();
