@@ -226,6 +226,11 @@ impl Broker {
         self.core.restore();
     }
 
+    /// The page may have been in the background, where timers are late: what is due by now is done, if anything is.
+    pub fn wake(&self) {
+        self.core.poller.ring();
+    }
+
     /// Whether [`Broker::suspend`] was called last.
     pub fn is_suspended(&self) -> bool {
         self.core.gate.is_closed()

@@ -160,8 +160,13 @@ pub(super) fn close_all(name: &str, reason: &str) {
 
 impl Page {
     fn listen(self: &Rc<Self>) -> Option<Lifecycle> {
-        let (sleeping, back) = (Rc::clone(self), Rc::clone(self));
-        Lifecycle::new(move || sleeping.set(true), move || back.set(false))
+        let (sleeping, back, awake) = (Rc::clone(self), Rc::clone(self), Rc::clone(self));
+        Lifecycle::new(move || sleeping.set(true), move || back.set(false), move || awake.wake())
+    }
+
+    fn wake(&self) {
+        let connection = self.connection.borrow().upgrade();
+        connection.into_iter().for_each(|connection| connection.root.wake());
     }
 
     fn set(&self, is_away: bool) {

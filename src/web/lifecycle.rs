@@ -11,11 +11,16 @@ pub(crate) struct Lifecycle {
     document: EventTarget,
     on_sleep: Closure<dyn Fn(Event)>,
     on_return: Closure<dyn Fn(Event)>,
+    on_wake: Closure<dyn Fn(Event)>,
 }
 
 impl Lifecycle {
-    /// `None` outside of a window: a worker is told of nothing.
-    pub(crate) fn new(on_sleep: impl Fn() + 'static, on_return: impl Fn() + 'static) -> Option<Self> {
+    /// `None` outside of a window: a worker is told of nothing. `on_wake`: the page was awake, but its timers may have been late.
+    pub(crate) fn new(
+        on_sleep: impl Fn() + 'static,
+        on_return: impl Fn() + 'static,
+        on_wake: impl Fn() + 'static,
+    ) -> Option<Self> {
         let window = js_sys::global();
         let document = Reflect::get(&window, &"document".into()).ok().filter(JsValue::is_object)?;
         let life = Self {
@@ -28,6 +33,7 @@ impl Lifecycle {
                 }
             }),
             on_return: Closure::new(move |_| on_return()),
+            on_wake: Closure::new(move |_| on_wake()),
         };
         life.each(|target, event, listener| target.add_event_listener_with_callback(event, listener));
         Some(life)
@@ -36,11 +42,14 @@ impl Lifecycle {
     /// `freeze` and `resume` are Chromium's. The order in which the four come differs between browsers.
     fn each(&self, change: impl Fn(&EventTarget, &str, &js_sys::Function) -> Result<(), JsValue>) {
         let (sleep, back) = (self.on_sleep.as_ref().unchecked_ref(), self.on_return.as_ref().unchecked_ref());
+        let wake = self.on_wake.as_ref().unchecked_ref();
         for (target, event, listener) in [
             (&self.window, "pagehide", sleep),
             (&self.document, "freeze", sleep),
             (&self.document, "resume", back),
             (&self.window, "pageshow", back),
+            (&self.document, "visibilitychange", wake),
+            (&self.window, "online", wake),
         ] {
             // It throws nothing.
             let _ = change(target, event, listener);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A row of one of the page's tables.
 struct Row<'a> {
-    /// "b" for a behaviour, "d" for a decision.
+    /// "b" for a behaviour, "d" for a decision, "l" for a rule of delayed delivery.
     letter: char,
     number: usize,
     /// Where it is shown, or why not.
@@ -19,7 +19,7 @@ fn every_number_is_on_the_page_and_every_test_on_it_is_there() {
     let sources = sources(&root.join("tests/conformance"));
     let rows: Vec<Row<'_>> = page.lines().filter_map(row).collect();
     let mut problems = Vec::new();
-    for (letter, last) in [('b', 109), ('d', 40)] {
+    for (letter, last) in [('b', 109), ('d', 40), ('l', 19)] {
         let numbers: Vec<usize> = rows.iter().filter(|row| row.letter == letter).map(|row| row.number).collect();
         if numbers != (1..=last).collect::<Vec<_>>() {
             problems.push(format!("{letter}1 to {letter}{last} should have a row each, in order: {numbers:?}"));
@@ -45,14 +45,18 @@ fn every_number_is_on_the_page_and_every_test_on_it_is_there() {
     assert!(problems.is_empty(), "docs/behaviours.md:\n{}", problems.join("\n"));
 }
 
-/// "| 34 | What it is. | Where it is shown. |", with a D in front of the number of a decision.
+/// "| 34 | What it is. | Where it is shown. |", with a D in front of the number of a decision, and an L in front of that of a rule.
 fn row(line: &str) -> Option<Row<'_>> {
     let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
     let (number, _, shown) = (cells.next()?, cells.next()?, cells.next()?);
-    let decision = number.strip_prefix('D');
-    let number = decision.unwrap_or(number).parse().ok()?;
+    let (letter, number) = match number.split_at_checked(1) {
+        Some(("D", number)) => ('d', number),
+        Some(("L", number)) => ('l', number),
+        _ => ('b', number),
+    };
+    let number = number.parse().ok()?;
     assert!(cells.next().is_none(), "a row has three cells: {line}");
-    Some(Row { letter: if decision.is_some() { 'd' } else { 'b' }, number, shown })
+    Some(Row { letter, number, shown })
 }
 
 /// The name and the target of a link, after its "[".

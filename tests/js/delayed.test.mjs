@@ -1,7 +1,7 @@
 /** Delayed delivery, as a page sees it. Where real time passes, the timers are short, and the test waits for what comes of them. */
 import { inPage } from "./fixtures/harness.mjs";
 
-inPage("a delayed message comes when it is due, on a conversation and into a queue", async (h) => {
+inPage("l01, l02: a delayed message comes when it is due, on a conversation and into a queue", async (h) => {
   const broker = await h.openShop();
   const conversation = await h.dialog(broker);
   const arrivals = h.collect(broker, "message-enqueued");
@@ -20,7 +20,7 @@ inPage("a delayed message comes when it is due, on a conversation and into a que
   h.equal([delayed, delayedDispatched, await broker.delayed.next()], [0, 2, null]);
 });
 
-inPage("both kinds at once, and what is no time, are refused at the call", async (h) => {
+inPage("l01: both kinds at once, and what is no time, are refused at the call", async (h) => {
   const broker = await h.openShop();
   const conversation = await h.dialog(broker, { lifetime: 60_000 });
   const wrong = [[{ delay: -1 }, "delay"], [{ delay: NaN }, "delay"], [{ delay: Infinity }, "delay"], [{ delay: "5" }, "delay"], [{ deliverAt: new Date(NaN) }, "deliverAt"],
@@ -40,7 +40,7 @@ inPage("both kinds at once, and what is no time, are refused at the call", async
   h.equal(await broker.delayed.count(), 0);
 });
 
-inPage("what waits can be looked at, cancelled and rescheduled, by an application's clock", async (h) => {
+inPage("l14: what waits can be looked at, cancelled and rescheduled, by an application's clock", async (h) => {
   h.state.now = 1_000_000;
   const broker = await h.openShop({}, { clock: { now: () => h.state.now } });
   const conversation = await h.dialog(broker);
@@ -64,7 +64,7 @@ inPage("what waits can be looked at, cancelled and rescheduled, by an applicatio
   h.equal([await broker.poll(), h.bodies(await broker.receive("counter"))], [1, [new Map([["k", 1n]])]]);
 });
 
-inPage("in a transaction a delay counts from the commit, cancel may conflict, and a handler's delay is one", async (h) => {
+inPage("l02, l14: in a transaction a delay counts from the commit, cancel may conflict, and a handler's delay is one", async (h) => {
   h.state.now = 1_000_000;
   const broker = await h.openShop({}, { clock: { now: () => h.state.now } });
   const thrown = new Error("changed my mind");
@@ -91,14 +91,14 @@ inPage("in a transaction a delay counts from the commit, cancel may conflict, an
   h.equal(h.bodies(await broker.receive("counter")), [2]);
 });
 
-inPage("END takes along what is under way, and says how much", async (h) => {
+inPage("l18: END takes along what is under way, and says how much", async (h) => {
   const broker = await h.openShop();
   const conversation = await h.order(broker, 1);
   await conversation.sendMany([{ messageType: "Order" }, { messageType: "Order" }], { delay: 3_600_000 });
   h.equal([await conversation.end(), await broker.delayed.count()], [{ discarded: 2, archived: 0 }, 0]);
 });
 
-inPage("what can't go where it was to go is in the error queue, and comes back from there", async (h) => {
+inPage("l09, l10: what can't go where it was to go is in the error queue, and comes back from there", async (h) => {
   h.state.now = 1_000_000;
   const broker = await h.openShop({}, { clock: { now: () => h.state.now } });
   await broker.define({ queues: { jobs: {} } });
@@ -118,7 +118,7 @@ inPage("what can't go where it was to go is in the error queue, and comes back f
   h.equal([message.messageId, message.body, message.headers], [id, "job", { own: "1" }]);
 });
 
-inPage("a reload in the middle loses nothing and delivers once", async (h) => {
+inPage("l03: a reload in the middle loses nothing and delivers once", async (h) => {
   const broker = await h.openShop();
   await broker.enqueueMany("kitchen", [1, 2, 3], { delay: 30 });
   const again = await h.reopen(broker);

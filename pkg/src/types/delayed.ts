@@ -9,6 +9,7 @@ export interface DelayedMessage {
   destination: string;
   /** When it is to be delivered. */
   time: Date;
+  /** As they were given. */
   headers: Record<string, string>;
   /** `messageType`; of a message of `enqueue` its `priority`, too, and its `key` if it has one. */
   properties: Record<string, string>;

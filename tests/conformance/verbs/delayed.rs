@@ -8,8 +8,8 @@ use pocket_broker::error::ErrorCode;
 use pocket_broker::ids::text;
 use pocket_broker::store::StoreName;
 use pocket_broker::{
-    BeginDialog, Broker, Delay, DelayedFilter, DelayedMessage, EnqueueOptions, Extent, FailedFilter, OutgoingMessage,
-    RowFilter,
+    BeginDialog, Broker, Delay, DelayedFilter, DelayedMessage, EnqueueOptions, Extent, FailedFilter, Next,
+    OutgoingMessage, RowFilter,
 };
 
 use super::super::support::shop::{Shop, begin, keyed, refused, to_kitchen};
@@ -29,11 +29,13 @@ mount! {
     l09_a_queue_that_is_off_is_no_failure,
     l09_a_queue_that_was_dropped_is_no_destination,
     l09_a_sender_whose_queue_is_off_waits,
+    l10_what_failed_says_how_and_is_sent_again,
     l11_what_can_not_be_read_goes_to_the_error_queue,
     l14_cancel_and_dispatch_exclude_each_other,
     l14_cancel_in_a_transaction,
     l14_reschedule_moves_it,
     l14_select_count_and_next,
+    l17_what_is_not_due_is_not_read,
     l18_a_delay_beyond_the_lifetime_is_refused,
     l18_end_takes_them_along,
     a_large_body_waits_too,
@@ -533,4 +535,42 @@ async fn many_are_dispatched_in_pages(shop: &Shop) {
     let rows = shop.receive("kitchen").await;
     let expected: Vec<String> = (0..600).map(|number| format!("0 DEFAULT {number} {number}")).collect();
     assert_eq!((rows, bodies(shop).await), (expected, vec!["tomorrow".to_owned()]));
+}
+
+async fn l10_what_failed_says_how_and_is_sent_again(shop: &Shop) {
+    let begun = shop.begin().await;
+    shop.send(&begun.handle, "Order", "m1").await;
+    let dialog = shop.dialog(&begun).await;
+    let id = later(shop, &dialog.initiator, "m2", at(1_000.0)).await;
+    shop.fail(&dialog.target).await;
+    shop.notices();
+    shop.pass(1_000.0).await;
+    let failed = shop.messages("error", RowFilter::default()).await.remove(0);
+    assert_eq!((&failed.message_id, failed.attempts), (&id, 0), "in the error queue it was not tried");
+    assert_eq!(failed.failed_queue.as_deref(), Some(&*dialog.initiator));
+    let told = shop.notices().into_iter().flat_map(|notice| notice.failed).next().expect("it was told");
+    assert_eq!((&*told.error.name, told.error.code.as_deref()), ("BrokerError", Some("InvalidState")));
+    assert!(told.error.message.contains(&*dialog.initiator), "{}", told.error.message);
+    assert_eq!((told.recovered.attempts, told.recovered.next), (1, Next::ErrorQueue));
+    let discarded = shop.broker.discard_failed(&FailedFilter { message_id: Some(id), ..FailedFilter::default() }).await;
+    assert_eq!(discarded.expect("it can be deleted"), 1);
+}
+
+async fn l17_what_is_not_due_is_not_read(shop: &Shop) {
+    for number in 0..50 {
+        enqueue_later(shop, "kitchen", &number.to_string(), at(100_000.0)).await;
+    }
+    let tab = shop.another_tab().await;
+    shop.faults.reset_counts();
+    assert_eq!(tab.next_delayed().await.expect("it can be read"), Some(1_700_000_100_000.0));
+    assert_eq!(shop.faults.reads_of(StoreName::Delayed), 1);
+    enqueue_later(shop, "kitchen", "due", at(0.0)).await;
+    shop.faults.reset_counts();
+    assert_eq!(shop.broker.poll().await.expect("it can be done"), 1);
+    assert_eq!(
+        shop.faults.reads_of(StoreName::Delayed),
+        3,
+        "the keys and the records of what is due, and the next key"
+    );
+    tab.close().await;
 }

@@ -2,7 +2,7 @@
 
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation, StoreName};
-use pocket_broker::{Broker, Critical, Thrown};
+use pocket_broker::{Broker, Critical, Delay, EnqueueOptions, Thrown};
 
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, named};
@@ -12,8 +12,11 @@ mount! {
     b96_what_was_due_meanwhile_happens_at_the_next_start,
     a_close_lets_go_of_the_timer,
     an_earlier_timer_wakes_the_poller,
-    an_earlier_timer_elsewhere_wakes_the_poller,
+    l07_an_earlier_one_elsewhere_wakes_the_poller,
     of_several_tabs_one_fires,
+    l08_a_page_that_is_back_is_not_waited_for,
+    l15_one_poller_does_all_that_is_due,
+    l16_close_leaves_no_timer_of_what_is_delayed,
     opening_reads_one_due_row,
 }
 
@@ -21,7 +24,7 @@ mount_with_locks! {
     a_failing_poll_is_tried_again,
     d36_trouble_of_the_poller_is_told_once_in_a_row,
     nobody_sleeps_while_nothing_is_due,
-    sleeps_have_bounds,
+    l07_sleeps_have_bounds,
 }
 
 /// Lets everybody run until those who sleep want to do it for so long.
@@ -94,7 +97,7 @@ async fn nobody_sleeps_while_nothing_is_due(shop: &Shop) {
     assert_eq!(shop.faults.calls(Operation::Begin), 1, "it has looked, and there is nothing");
 }
 
-async fn sleeps_have_bounds(shop: &Shop) {
+async fn l07_sleeps_have_bounds(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 0.0).await;
     until_sleeping(shop, &[10.0]).await;
@@ -125,7 +128,7 @@ async fn an_earlier_timer_wakes_the_poller(shop: &Shop) {
     until_sleeping(shop, &[4_000.0]).await;
 }
 
-async fn an_earlier_timer_elsewhere_wakes_the_poller(shop: &Shop) {
+async fn l07_an_earlier_one_elsewhere_wakes_the_poller(shop: &Shop) {
     let begun = shop.begin().await;
     let other = shop.another_tab().await;
     shop.notices();
@@ -247,4 +250,51 @@ async fn opening_reads_one_due_row(shop: &Shop) {
     settle().await;
     assert_eq!(shop.faults.reads_of(StoreName::Due), 1);
     tab.close().await;
+}
+
+async fn later(shop: &Shop, body: &str, delay: f64) {
+    let options = EnqueueOptions { delay: Some(Delay::After(delay)), ..EnqueueOptions::default() };
+    let message = shop.message("DEFAULT", body);
+    shop.broker.enqueue_later("counter", vec![message], options).await.expect("it can be enqueued");
+}
+
+async fn l15_one_poller_does_all_that_is_due(shop: &Shop) {
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 9_000.0).await;
+    until_sleeping(shop, &[9_000.0]).await;
+    later(shop, "m1", 5_000.0).await;
+    until_sleeping(shop, &[5_000.0]).await;
+    wake(shop, 5_000.0);
+    until_ready(shop, "counter", 1).await;
+    until_sleeping(shop, &[4_000.0]).await;
+    later(shop, "m2", 86_400_000.0).await;
+    wake(shop, 4_000.0);
+    until_ready(shop, "counter", 2).await;
+    until_sleeping(shop, &[60_000.0]).await;
+}
+
+async fn l16_close_leaves_no_timer_of_what_is_delayed(shop: &Shop) {
+    later(shop, "m1", 5_000.0).await;
+    until_sleeping(shop, &[5_000.0]).await;
+    shop.broker.close().await;
+    until_sleeping(shop, &[]).await;
+    let tab = shop.another_tab().await;
+    until_sleeping(shop, &[5_000.0]).await;
+    tab.close().await;
+}
+
+async fn l08_a_page_that_is_back_is_not_waited_for(shop: &Shop) {
+    later(shop, "m1", 5_000.0).await;
+    until_sleeping(shop, &[5_000.0]).await;
+    shop.clock().advance(6_000.0);
+    shop.broker.wake();
+    until_sleeping(shop, &[10.0]).await;
+    shop.timer().fire();
+    until_ready(shop, "counter", 1).await;
+    shop.clock().advance(-3_600_000.0);
+    later(shop, "m2", 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    shop.clock().advance(3_600_000.0);
+    shop.timer().fire();
+    until_ready(shop, "counter", 2).await;
 }
