@@ -277,6 +277,7 @@ impl Enqueue {
             priority: self.priority.into(),
             dedupe_id: self.dedupe.map(|(id, _)| id.into()),
             dedupe_window: self.dedupe.map_or(0.0, |(_, window)| window),
+            delay: None,
         }
     }
 }
