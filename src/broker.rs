@@ -346,6 +346,10 @@ impl Broker {
         self.core.locks.wake();
         self.core.bell.ring_all();
         self.core.idle().await;
+        // While the page sleeps nothing can be given back.
+        if let Some(leases) = self.core.leases.as_ref().filter(|_| !self.core.gate.is_closed()) {
+            leases.given_back().await;
+        }
     }
 
     /// Whether [`Broker::close`] was called.

@@ -4,10 +4,13 @@
 //! it has none (plain http), the lease is the lock. Either way it is no more than a promise: what protects messages is the commit of
 //! `verbs/take.rs`.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
+use num_traits::ToPrimitive;
 
 use crate::body::Value;
 use crate::clock::Instant;
@@ -18,14 +21,16 @@ use crate::notice::Notice;
 use crate::reads::Reads;
 use crate::record::{self, Fields, Read};
 use crate::stop::Outcome;
-use crate::store::{Change, Key, Mode, Range, StoreName, Tx, transact};
+use crate::store::{Bound, Change, Key, Mode, Range, StoreName, Tx, transact};
 use crate::transaction::Loss;
 use crate::work::Work;
 
 /// So long after a sign of life a holder counts as alive, in milliseconds.
 pub(crate) const LIFE: f64 = 150_000.0;
 /// Leases that are looked through at a time for those of contexts that died.
-const MANY: u32 = 64;
+const MANY: usize = 64;
+/// Whoever waits for a lease looks at it this often, in milliseconds: nobody tells of the end of a short one, or of a holder that has died.
+const LOOK: f64 = 500.0;
 
 /// A group that this context holds, and the number that this holding has in it.
 pub(crate) type Holding = (Rc<str>, u64);
@@ -35,6 +40,11 @@ pub(crate) struct Leases {
     host: Host,
     /// This context.
     context: Rc<str>,
+    /// How far they were looked through for those of contexts that died; `None`: from the first on.
+    looked: RefCell<Option<Key>>,
+    /// How many are being given back, and who waits for the last one.
+    leaving: Cell<u32>,
+    waiting: RefCell<Vec<oneshot::Sender<()>>>,
 }
 
 /// A lease as it is stored.
@@ -64,6 +74,11 @@ impl Lease {
         *self.context == *context && self.number == number
     }
 
+    /// Its holder may only be late: a page that has slept comes back and shows that it is alive.
+    fn may_come_back(&self, now: Instant) -> bool {
+        self.until + LIFE > now && self.until <= now + LIFE
+    }
+
     /// One that lies further ahead than a life is of a clock that was set back since.
     fn is_alive(&self, now: Instant) -> bool {
         self.until > now && self.until <= now + LIFE
@@ -81,7 +96,8 @@ async fn find(tx: &Tx, group: &str) -> Result<Option<Lease>> {
 
 impl Leases {
     pub(crate) fn new(host: &Host, context: Rc<str>) -> Self {
-        Self { host: host.clone(), context }
+        let (looked, leaving, waiting) = Default::default();
+        Self { host: host.clone(), context, looked, leaving, waiting }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -122,16 +138,34 @@ impl Leases {
         .await
     }
 
+    /// Resolves when no other context holds the group any more, as far as its lease says.
+    pub(crate) async fn wait(&self, group: &str) {
+        loop {
+            self.sleep(LOOK).await;
+            let store = &*self.host.store;
+            let lease = transact(store, &[StoreName::Meta], Mode::ReadOnly, async |tx| find(tx, group).await).await;
+            // Whoever waits hears from the store himself what is wrong with it.
+            if !lease.is_ok_and(|lease| lease.is_some_and(|lease| self.is_others(&lease))) {
+                return;
+            }
+        }
+    }
+
     /// A sign of life for all of these; `true`: it should have a lease already. Gives those that another context has taken over. Deletes what contexts
-    /// that died have left.
+    /// that died have left, some at a time.
     pub(crate) async fn renew(&self, holdings: &[(Holding, bool)]) -> Result<Vec<Holding>> {
         self.change(async |tx| {
             let (mut lost, now) = (Vec::new(), self.now());
-            let range = Range::prefix(vec!["lease".into()]);
-            for key in tx.get_keys(StoreName::Meta, &range, Some(MANY)).await? {
+            let mut range = Range::prefix(vec!["lease".into()]);
+            let last = self.looked.borrow().clone();
+            range.lower = last.map_or(range.lower, Bound::Excluding);
+            let keys = tx.get_keys(StoreName::Meta, &range, MANY.to_u32()).await?;
+            self.looked.replace(keys.get(MANY - 1).cloned());
+            for key in keys {
                 let record = tx.get(StoreName::Meta, &key).await?;
                 let lease = record.and_then(|record| Lease::read(&record).ok());
-                if lease.is_none_or(|lease| !lease.is_alive(now)) {
+                // This context's own may be overdue: that is what this sign of life is for.
+                if lease.is_none_or(|lease| lease.context != self.context && !lease.may_come_back(now)) {
                     tx.delete(StoreName::Meta, key);
                 }
             }
@@ -155,6 +189,7 @@ impl Leases {
     /// it does tells enough, and who told of every look would wake others to look, and they him.)
     pub(crate) fn give_back(self: &Rc<Self>, holdings: Vec<Holding>, is_waited_for: bool) {
         let this = Rc::clone(self);
+        self.leaving.set(self.leaving.get() + 1);
         let give_back = async move {
             // A lease that can't be deleted ends by itself.
             let _ = this
@@ -171,8 +206,22 @@ impl Leases {
             if is_waited_for {
                 this.tell();
             }
+            this.leaving.set(this.leaving.get().saturating_sub(1));
+            if this.leaving.get() == 0 {
+                this.waiting.take().into_iter().for_each(|waiter| _ = waiter.send(()));
+            }
         };
         (self.host.spawn)(give_back.boxed_local());
+    }
+
+    /// Resolves once all that is being given back is.
+    pub(crate) async fn given_back(&self) {
+        while self.leaving.get() > 0 {
+            let (sender, receiver) = oneshot::channel();
+            self.waiting.borrow_mut().push(sender);
+            // However it came about: it is looked at again.
+            let _ = receiver.await;
+        }
     }
 
     /// Tells the other contexts that a group was given back.

@@ -26,6 +26,7 @@ impl Broker {
     pub fn abandon(&self) {
         self.core.closed.set(true);
         self.core.gate.unlock();
+        self.core.locks.sieges.clear();
         self.core.poller.ring();
     }
 

@@ -95,14 +95,15 @@ impl GroupLocks {
         }
     }
 
-    /// Waits for the lock of a group that another context holds. A lease can't be waited for: who gives it back tells.
+    /// Waits for the lock of a group that another context holds. A lease is looked at now and then; mostly, who gives it back tells.
     pub(crate) async fn wait(&self, group: &Rc<str>, call: u64) {
-        match &self.sharing {
-            Sharing::Locks(origin) => {
+        match (&self.sharing, &self.leases) {
+            (Sharing::Locks(origin), _) => {
                 let guard = Some(origin.lock(group).await);
                 self.look_again(call);
                 self.got(group, call, Holders { guard, ..self.holding() });
             }
+            (Sharing::Leases, Some(leases)) => leases.wait(group).await,
             _ => std::future::pending().await,
         }
     }

@@ -32,6 +32,8 @@ mount_with_locks! {
     d26_sieges_end_with_the_broker,
     d26_who_got_the_group_besieges_it_no_more,
     d26_the_last_sign_of_one_who_died_robs_nobody,
+    d26_a_late_sign_is_no_robbery,
+    d26_sieges_end_with_the_connection,
     d26_who_slept_while_it_asked_for_a_group_has_held_it_for_a_moment,
 }
 
@@ -375,6 +377,51 @@ async fn d26_sieges_end_with_the_broker(shop: &Shop) {
     }
     holding.commit().await.expect("it commits");
     assert_eq!(shop.locks_held(), 0);
+}
+
+/// The last broker of the page is closed; the one that keeps the connection is never.
+async fn d26_sieges_end_with_the_connection(shop: &Shop) {
+    shop.order("m1").await;
+    let (root, pulse) = shop.another_tab_with_pulse().await;
+    let last = root.another();
+    let holding = begin(shop);
+    assert_eq!(receive(&holding, "kitchen").await.len(), 1, "it has the group");
+    assert_eq!(look(&last).await, [""; 0]);
+    besiege(shop, &pulse).await;
+    last.close().await;
+    root.abandon();
+    for _ in 0..20 {
+        tick().await;
+    }
+    assert_eq!(pulse.sleeping(), 0);
+    holding.commit().await.expect("it commits");
+    assert_eq!(shop.locks_held(), 0);
+}
+
+/// The machine slept. Another tab clears away the leases of the dead first.
+async fn d26_a_late_sign_is_no_robbery(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let (other, pulse) = shop.another_tab_with_pulse().await;
+    let late = begin(shop);
+    assert_eq!(receive(&late, "kitchen").await.len(), 1, "it has the group");
+    shop.send(&dialog.target, "Confirm", "r1").await;
+    let beside = other.begin().expect("the broker is open");
+    assert_eq!(beside.receive("counter", ReceiveOptions::default()).await.expect("it is free").len(), 1);
+    beat(shop).await;
+    pulse.fire();
+    pulse.until_sleeping().await;
+    shop.clock().advance(LIFE);
+    for heart in [&*pulse, shop.pulse(), &*pulse, shop.pulse()] {
+        heart.fire();
+        for _ in 0..20 {
+            tick().await;
+        }
+    }
+    late.commit().await.expect("nobody has taken the group over");
+    beside.commit().await.expect("nor that one");
+    while leases(shop).await {
+        tick().await;
+    }
 }
 
 /// Its lock was free at once, and its lease lives on for a while.

@@ -1,8 +1,11 @@
 //! Where an origin has no locks: leases in the database.
 
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Key, Operation, StoreName};
-use pocket_broker::{Broker, ReceiveOptions};
+use pocket_broker::{Broker, EndOptions, ReceiveOptions};
 
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, begin, receive, show_all};
@@ -16,6 +19,9 @@ mount_with_leases! {
     d26_a_lease_from_a_future_that_never_was_counts_for_nothing,
     a_lease_that_cannot_be_read_is_nobodys,
     a_waiting_reader_is_told_of_a_release,
+    a_lease_that_is_given_back_untold_is_noticed,
+    a_reader_notices_that_the_holder_has_died,
+    a_lease_is_given_back_before_the_broker_is_closed,
     a_full_disk_keeps_nobody_from_receiving,
     heirs_clear_away_the_leases_of_the_dead,
 }
@@ -108,6 +114,73 @@ async fn a_waiting_reader_is_told_of_a_release(shop: &Shop) {
     });
     assert_eq!(show_all(&found.await.expect("it waits")), ["0 Order 0 m1"]);
     until_given_back(shop).await;
+}
+
+/// What another tab leaves of a holding of its own.
+async fn hold_elsewhere(shop: &Shop, handle: &str) -> Key {
+    let group = shop.info(handle).await.expect("it is there").conversation_group_id;
+    let (key, until): (_, f64) = (Key::list(["lease".into(), (&*group).into()]), 1_700_000_000_000.0 + LIFE);
+    let lease = Value::list(vec![1u32.into(), "another tab".into(), 1u32.into(), until.into()]);
+    put(&*shop.store, StoreName::Meta, key.clone(), lease).await.expect("it can be written");
+    key
+}
+
+/// A call on its own has a group for a moment only, and tells nobody.
+async fn a_lease_that_is_given_back_untold_is_noticed(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let lease = hold_elsewhere(shop, &dialog.target).await;
+    let ending = pin!(shop.broker.end_conversation(&dialog.target, EndOptions::default()));
+    let ended = shop.timer().wakes(ending, async || {
+        assert_eq!(shop.pulse().sleeps(), [500.0], "it looks at the lease again before its time is over");
+        shop.pulse().fire();
+        shop.pulse().until_sleeping().await;
+        transact(&*shop.store, &[StoreName::Meta], Mode::ReadWrite, async |tx| {
+            tx.delete(StoreName::Meta, lease);
+            Ok(())
+        })
+        .await
+        .expect("it can be deleted");
+        shop.pulse().fire();
+    });
+    ended.await.expect("the group is free");
+    until_given_back(shop).await;
+}
+
+async fn a_reader_notices_that_the_holder_has_died(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    hold_elsewhere(shop, &dialog.target).await;
+    let wait = ReceiveOptions { timeout: Some(f64::INFINITY), ..ReceiveOptions::default() };
+    let waiting = pin!(shop.broker.receive("kitchen", wait, None));
+    let found = shop.timer().wakes(waiting, async || {
+        assert_eq!(shop.pulse().sleeps(), [500.0]);
+        shop.clock().advance(LIFE);
+        shop.pulse().fire();
+    });
+    assert_eq!(show_all(&found.await.expect("it is free")), ["0 Order 0 m1"]);
+    until_given_back(shop).await;
+}
+
+/// Nobody would give it back afterwards.
+async fn a_lease_is_given_back_before_the_broker_is_closed(shop: &Shop) {
+    shop.order("m1").await;
+    let closing = shop.another_tab().await;
+    let transaction = closing.begin().expect("the broker is open");
+    transaction.get_conversation_group("kitchen", None).await.expect("it is free");
+    assert_eq!(leases(shop).await.len(), 1);
+    shop.faults.plan(Operation::Commit, 1, Fault::Delay);
+    let under_way = async {
+        while shop.faults.held() == 0 {
+            tick().await;
+        }
+    };
+    match select(pin!(closing.close()), pin!(under_way)).await {
+        Either::Left(_) => panic!("it still has a lease"),
+        Either::Right(((), closing)) => {
+            shop.faults.release();
+            closing.await;
+        }
+    }
+    assert_eq!(leases(shop).await.len(), 0);
 }
 
 async fn a_full_disk_keeps_nobody_from_receiving(shop: &Shop) {
