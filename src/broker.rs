@@ -286,12 +286,12 @@ impl Broker {
         }
     }
 
-    /// Conversations that wait after a failure are in line again at once.
+    /// Conversations that handlers have put off are in line again at once.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn resume(&self, handles: Vec<Rc<str>>) -> Result<()> {
-        self.call(Call::Verb(Verb::Resume(handles)), None).await.map(drop)
+    pub async fn resume(&self) -> Result<()> {
+        self.call(Call::Verb(Verb::Resume), None).await.map(drop)
     }
 
     /// Does what is due by now, and gives how many messages came of it. The same happens by itself while a broker is open.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::clock::Instant;
 use crate::conversation::Side;
-use crate::due::{self, Due};
+use crate::due::{self, Due, DueKind};
 use crate::error::Error;
 use crate::error_queue;
 use crate::ids::SideId;
@@ -16,6 +16,7 @@ use crate::message::Class;
 use crate::notice::Failed;
 use crate::poison::{self, Attempt};
 use crate::stop::Outcome;
+use crate::store::{Range, StoreName};
 use crate::work::{Number, Work};
 
 /// The longest that a conversation waits, in milliseconds, when the wait grows from time to time.
@@ -296,13 +297,24 @@ pub(crate) fn forget(work: &mut Work<'_>, id: SideId, side: &mut Side) -> Option
     Some(*retry)
 }
 
-/// The wait is over: the side is in line again. Its first row is not forgotten.
+/// The waits of all that was put off are over, whoever put it off. What has failed waits on.
+pub(crate) fn resume_all(work: &mut Work<'_>) -> Outcome<()> {
+    // What the verbs before this one did is to be seen.
+    work.after_others()?;
+    let due = work.get_keys(StoreName::Due, Range::all(), None)?.iter().filter_map(Due::read);
+    let waits = due.filter(|due| due.kind == DueKind::Retry);
+    let sides: Vec<SideId> = waits.map(|due| SideId::from_number(due.number)).collect();
+    work.need(sides.iter().map(|side| side.conversation), [])?;
+    sides.into_iter().try_for_each(|side| resume(work, side, None))
+}
+
+/// The wait is over: the side is in line again. Its first row is not forgotten. `at`: the wait that is meant; else the one of what was put off.
 pub(crate) fn resume(work: &mut Work<'_>, id: SideId, at: Option<(Instant, u64)>) -> Outcome<()> {
     let Some(mut conversation) = work.conversation(id.conversation)? else { return Ok(()) };
     let Some(side) = conversation.side_mut(id.role).as_mut() else { return Ok(()) };
     let service = side.service;
-    let Some(retry) = side.retry.as_mut().filter(|retry| retry.until.is_some() && (at.is_none() || retry.until == at))
-    else {
+    let is_meant = |retry: &Retry| if at.is_none() { retry.postponed > 0 } else { retry.until == at };
+    let Some(retry) = side.retry.as_mut().filter(|retry| retry.until.is_some() && is_meant(retry)) else {
         return Ok(());
     };
     let until = retry.until.take();

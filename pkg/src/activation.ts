@@ -6,7 +6,7 @@ import { BrokerError, isBrokerError, isLoss, reading } from "./errors.js";
 import { fire } from "./events.js";
 import { failureOf, thrown, workOf, type Work } from "./handlers.js";
 import { expand } from "./messages.js";
-import type { RawDecision } from "./raw.js";
+import type { RawRecovered } from "./raw.js";
 import { UnitOfWork } from "./transaction.js";
 import type { Activation, ActivationOptions } from "./types/activation.js";
 import type { Message } from "./types/messages.js";
@@ -44,8 +44,6 @@ export class ReaderPool implements Activation {
   /** Ends when there is nothing more, instead of waiting for it. */
   readonly #isDrain: boolean;
   readonly #idlers: (() => void)[] = [];
-  /** Conversations that a handler has put off: the way back online ends their wait. */
-  readonly #postponed = new Set<string>();
   #running = 0;
   /** How many readers have ended: what a look found held meanwhile may be free. */
   #ended = 0;
@@ -65,13 +63,10 @@ export class ReaderPool implements Activation {
     this.#settings = settings;
     this.#isDrain = isDrain;
     owner.activations.add(this);
-    const online = (): void => { void this.#online(); };
     const stop = (): void => this.#stop();
-    globalThis.addEventListener?.("online", online);
     settings.signal?.addEventListener("abort", stop, { once: true });
     if (settings.signal?.aborted) this.#stopping = true;
     this.done = this.#run().finally(() => {
-      globalThis.removeEventListener?.("online", online);
       settings.signal?.removeEventListener("abort", stop);
       owner.activations.delete(this);
     });
@@ -312,7 +307,6 @@ export class ReaderPool implements Activation {
       await unit.commit();
       this.#handled += rows.length;
       this.#failures = 0;
-      for (const { conversationHandle } of rows) this.#postponed.delete(conversationHandle);
       return undefined;
     } catch (reason) {
       return { reason };
@@ -331,25 +325,14 @@ export class ReaderPool implements Activation {
   /** Counts a failure. Gives whether the message is to be tried again at once. */
   async #isToBeTriedAgain(unit: UnitOfWork, message: Message, reason: unknown): Promise<boolean> {
     const failure = failureOf(reason, message, this.queue, this.#owner.core.name);
-    const recovered: RawDecision | null = await unit.recover(failure, this.#settings.policy, reason);
+    const recovered: RawRecovered | null = await unit.recover(failure, this.#settings.policy, reason);
     // It was lost a moment ago.
     if (recovered === null) return false;
-    if (failure.kind === "later") this.#postponed.add(recovered.handle);
     if (recovered.next === "immediate") return true;
     // Where nothing switches the queue off, nothing else would ever make it pause.
     if (recovered.next === "rollback" && recovered.attempts >= POISON) this.#backOff();
     this.#failed += 1;
     return false;
-  }
-
-  async #online(): Promise<void> {
-    const handles = [...this.#postponed];
-    this.#postponed.clear();
-    try {
-      if (handles.length > 0) await openRaw(this.#owner.core).resume(handles);
-    } catch {
-      // Their time comes anyway.
-    }
   }
 }
 

@@ -35,6 +35,14 @@ export class PocketBroker extends Target implements Broker {
   readonly #views: ViewCalls;
   readonly #open = new Set<UnitOfWork>();
   readonly #owner: Owner;
+  /** What handlers have put off, here or anywhere, is tried at once. */
+  readonly #resume = async (): Promise<void> => {
+    try {
+      await this.#core.raw.resume();
+    } catch {
+      // Its time comes anyway.
+    }
+  };
   #closing: Promise<void> | undefined;
   #announced = false;
 
@@ -47,6 +55,7 @@ export class PocketBroker extends Target implements Broker {
     this.#owner = { core, open: this.#open, events: this as unknown as EventTarget, activations: new Set() };
     this.#views = new ViewCalls(core, () => this.#verbs);
     this.#verbs = new VerbCalls({ core, line: this.#line, target: () => openRaw(core), views: this.#views, speaker: () => this.#verbs });
+    globalThis.addEventListener?.("online", this.#resume);
     refuseClone(this);
   }
 
@@ -145,6 +154,7 @@ export class PocketBroker extends Target implements Broker {
   #shut(reason: CloseReason): void {
     if (this.#core.closed !== undefined) return;
     this.#core.closed = reason;
+    globalThis.removeEventListener?.("online", this.#resume);
     for (const unit of this.#open) {
       const error = closedError(this.#core);
       unit.stop(error, error);

@@ -16,7 +16,7 @@ export class UnrecoverableError extends Error {
 
 /**
  * Thrown by a handler: not now (offline, signed out, asked to come back later). Rolls back; the conversation waits and others go on; it is not
- * counted as a failure. Recognised by its name.
+ * counted as a failure. With the event `online` in any page of the origin it is tried at once. Recognised by its name.
  */
 export class RetryLater extends Error {
   /** Milliseconds, or an instant. Default: one second, doubling up to a minute each time in a row. */

@@ -54,8 +54,6 @@ export interface RawFailure {
 }
 export interface RawRecoverability { immediateRetries?: number; delayedRetries?: number; timeIncrease?: number; finally?: "error-queue" | "retry-forever" | "rollback" }
 export interface RawRecovered { attempts: number; next: BrokerEvents["message-failed"]["next"]; retryAt: number | null }
-/** `handle`: the endpoint that waits now. */
-export interface RawDecision extends RawRecovered { handle: string }
 export interface RawEnd { error?: { code: number; description: string }; cleanup?: boolean; archive?: boolean }
 
 export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "dialogTimer" | "createdAt"> {
@@ -143,7 +141,7 @@ export interface RawTransaction extends RawVerbs {
   /** `code`: of the broker error that the work failed with. */
   fail(code?: string): Promise<void>;
   /** null: it is lost or unstored, nothing was counted. */
-  recover(failure: RawFailure, policy: RawRecoverability): Promise<RawDecision | null>;
+  recover(failure: RawFailure, policy: RawRecoverability): Promise<RawRecovered | null>;
   rollback(): void;
   /** Calls `lost` when it was rolled back because it can't commit any more. */
   onLost(lost: (failure: unknown) => void): void;
@@ -181,8 +179,8 @@ export interface RawBroker extends RawVerbs {
   poll(): Promise<number>;
   /** Messages of the error queue go back to where they failed; `discard`: they are deleted. */
   unbury(filter: RawFailedFilter, discard: boolean): Promise<number>;
-  /** Conversations that wait after a failure wait no longer. */
-  resume(handles: string[]): Promise<void>;
+  /** Conversations that handlers have put off wait no longer. */
+  resume(): Promise<void>;
   /** Something goes wrong that is no message's fault: every open broker of the origin hears of it. */
   warn(source: BrokerEvents["critical-error"]["source"], name: string, message: string, code: string | undefined): void;
   begin(): RawTransaction;

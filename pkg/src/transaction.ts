@@ -2,7 +2,7 @@ import { abortSignal, describe, options } from "./check.js";
 import { openRaw, reasonOf, rethrowOf, type Core } from "./core.js";
 import { BrokerError, fromRaw, invalid, isBrokerError, reading } from "./errors.js";
 import { Line } from "./line.js";
-import type { RawFailure, RawRecoverability, RawDecision, RawTransaction, RawVerbs } from "./raw.js";
+import type { RawFailure, RawRecoverability, RawRecovered, RawTransaction, RawVerbs } from "./raw.js";
 import { TransactionFacade } from "./transaction-facade.js";
 import type { Transaction } from "./types/broker.js";
 import { VerbCalls } from "./verbs.js";
@@ -102,7 +102,7 @@ export class UnitOfWork {
   }
 
   /** Rolls back, if that has not happened yet, because the handler of what was received has failed. Gives what comes next; null: it is lost or unstored, and not counted. */
-  async recover(failure: RawFailure, policy: RawRecoverability, reason: unknown): Promise<RawDecision | null> {
+  async recover(failure: RawFailure, policy: RawRecoverability, reason: unknown): Promise<RawRecovered | null> {
     this.#state = "rolled back";
     this.#controller.abort(reason);
     return this.#raw.recover(failure, policy).catch(rethrowOf(this.#core));

@@ -90,7 +90,7 @@ pub(crate) enum Verb {
     /// A handler has failed.
     Recover(Recover),
     /// Conversations that wait after a failure wait no longer.
-    Resume(Vec<Rc<str>>),
+    Resume,
     /// Messages leave the error queue.
     Unbury(Unbury),
     /// A record that can't be read is set aside.
@@ -217,15 +217,7 @@ impl Verb {
                 Ok(Answer::Done)
             }
             Self::Recover(recover) => recover.run(work).map(Answer::Recovered),
-            Self::Resume(handles) => {
-                for handle in handles {
-                    // Not the next lane for the handle of one that has ended.
-                    if let Some((conversation, role)) = work.find(handle)? {
-                        recoverability::resume(work, conversation.id_of(role), None)?;
-                    }
-                }
-                Ok(Answer::Done)
-            }
+            Self::Resume => recoverability::resume_all(work).map(|()| Answer::Done),
             Self::Unbury(unbury) => unbury.run(work).map(Answer::Unburied),
             Self::Mend(place) => mend(work, place).map(Answer::Mended),
             // A transaction holds no transaction.

@@ -351,9 +351,9 @@ impl RawBroker {
         })
     }
 
-    /// Conversations that wait after a failure wait no longer.
-    pub fn resume(&self, handles: Array) -> Promise {
-        self.verb(Verb::Resume(convert::names(&handles)))
+    /// Conversations that handlers have put off wait no longer.
+    pub fn resume(&self) -> Promise {
+        self.verb(Verb::Resume)
     }
 
     /// Something goes wrong that is no message's fault: every open broker of the origin hears of it.

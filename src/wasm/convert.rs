@@ -128,7 +128,6 @@ pub(super) fn recovered(recovered: &Recovered) -> Value {
         ("attempts", value(recovered.attempts)),
         ("next", Value::from(recovered.next.name())),
         ("retryAt", recovered.retry_at.map_or_else(Value::null, Value::from)),
-        ("handle", Value::from(&*recovered.handle)),
     ])
 }
 

@@ -126,3 +126,55 @@ withPages("d36: trouble with the storage is told in every broker of the origin, 
   assert.match(message, /fire/);
   for (const one of told) assert.deepEqual(one, [[trouble], [trouble], []], "and it is no change of anything");
 });
+
+test("d35: what was put off is tried at once when online, whoever put it off: a drain that has ended, a broker that is closed", async (h, pb) => {
+  const broker = await h.openShop();
+  const conversation = await h.order(broker, 1);
+  await broker.enqueue("kitchen", { n: 1 }, { ordered: false });
+  await conversation.send("Order", { n: 2 });
+  const putOff = () => { throw new pb.RetryLater(3_600_000); };
+  h.equal(await broker.drain("kitchen", putOff), { handled: 0, failed: 2, remaining: 3 });
+  const other = await h.open({}, broker.name);
+  await broker.close();
+  const bad = await other.beginDialog({ from: "Counter", to: "Kitchen", contract: "Ordering" });
+  await bad.send("Order", { n: 3 });
+  h.equal(await other.drain("kitchen", () => { throw new Error("bad"); }, { recoverability: { immediateRetries: 0 } }), { handled: 0, failed: 1, remaining: 4 });
+  const handled = [];
+  const activation = other.activate("kitchen", ([message]) => { handled.push([message.body.n, message.attempts]); });
+  await activation.idle();
+  h.equal(handled, []);
+  globalThis.dispatchEvent(new Event("online"));
+  await h.until(() => handled.length === 3, "what was put off");
+  await activation.idle();
+  h.equal(handled.sort(), [[0, 0], [1, 0], [2, 0]], "what failed waits on");
+  await activation.stop();
+  await other.close();
+  globalThis.dispatchEvent(new Event("online"));
+});
+
+withPages("d35: what was put off before a reload, or in another page, is tried at once when online", 2, async ([page, other]) => {
+  const name = `failures-${crypto.randomUUID()}`;
+  const open = async (h, _, name) => { h.state.broker = await h.open({ definitions: h.shop() }, name); };
+  for (const each of [page, other]) await each.step(open, name);
+  await page.step(async (h, pb) => {
+    await h.order(h.state.broker, 2);
+    const activation = h.state.broker.activate("kitchen", () => { throw new pb.RetryLater(3_600_000); });
+    await activation.idle();
+  });
+  await page.reload();
+  const begin = async (h, _, name) => {
+    h.state.broker ??= await h.open({}, name);
+    h.state.handled = [];
+    h.state.activation = h.state.broker.activate("kitchen", ([message]) => { h.state.handled.push(message.body.n); });
+    await h.state.activation.idle();
+  };
+  await page.step(begin, name);
+  assert.deepEqual(await page.step((h) => h.state.handled), []);
+  // In the page that handles nothing.
+  await other.step(() => { globalThis.dispatchEvent(new Event("online")); });
+  assert.deepEqual(await page.step(async (h) => {
+    await h.until(() => h.state.handled.length === 2, "both");
+    await h.state.activation.stop();
+    return h.state.handled;
+  }), [0, 1]);
+});

@@ -41,7 +41,7 @@ pub(crate) enum Call {
     Alter(usize, Option<bool>, Option<bool>),
     Poll,
     Enqueue(Enqueue),
-    Resume(End),
+    Resume,
     Unbury(Unbury),
     /// A service goes to another queue.
     MoveService(usize, usize),
@@ -129,7 +129,7 @@ impl Call {
                 let seen = broker.enqueue(PLACES[enqueue.queue], messages, options, None).await;
                 seen.map(|seen| Answer::Seen(seen.is_some()))
             }
-            Self::Resume(end) => broker.resume(vec![origin.handle(end)]).await.map(|()| Answer::Done),
+            Self::Resume => broker.resume().await.map(|()| Answer::Done),
             Self::Unbury(unbury) => {
                 let message_id = unbury.one.as_ref().map(|(id, _)| Rc::clone(id));
                 let limit = unbury.limit.map(|limit| limit as f64);

@@ -198,11 +198,10 @@ impl Model {
         self.failures.remove(end);
     }
 
-    /// A side that waits is in line again.
-    pub(crate) fn resume(&mut self, end: &End) {
-        if let Some(retry) = self.world.sides.get_mut(end).and_then(|side| side.retry.as_mut()) {
-            retry.until = None;
-        }
+    /// Sides that were put off are in line again.
+    pub(crate) fn resume(&mut self) {
+        let retries = self.world.sides.values_mut().filter_map(|side| side.retry.as_mut());
+        retries.filter(|retry| retry.postponed > 0).for_each(|retry| retry.until = None);
     }
 
     // ── out of the error queue ──

@@ -8,8 +8,8 @@ use pocket_broker::definitions::{QueueOptions, Status};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation, StoreName};
 use pocket_broker::{
-    BeginDialog, Failure, FailureKind, Finally, Next, ReceiveOptions, Recoverability, Recovered, RowFilter, Thrown,
-    Transaction,
+    BeginDialog, EnqueueOptions, Failure, FailureKind, Finally, Next, ReceiveOptions, Recoverability, Recovered,
+    RowFilter, Thrown, Transaction,
 };
 
 use super::super::support::host::tick;
@@ -30,7 +30,8 @@ mount! {
     d35_a_waiting_conversation_moves_with_its_group_and_its_service,
     d35_activation_off_is_said,
     d35_five_commits_that_fail_are_poison,
-    d35_the_handle_of_a_lane_that_has_ended_resumes_nothing,
+    d35_only_what_was_put_off_is_resumed,
+    d35_what_fails_after_it_was_put_off_waits_on,
     d35_what_comes_with_the_end_of_a_wait_takes_no_turn_away,
     d35_attempts_in_all_and_the_waits_between_them,
     d35_rollback_is_the_poison_rule,
@@ -178,8 +179,7 @@ async fn d35_a_postponed_message_waits_and_does_not_count(shop: &Shop) {
     assert_eq!(waits, [1e3, 2e3, 4e3, 8e3, 16e3, 32e3, 6e4, 6e4]);
     let named = fails(shop, FailureKind::Later(Some(3_600_000.0)), &policy(0, 0)).await;
     assert_eq!(named.retry_at, Some(shop.clock().now() + 3_600_000.0));
-    let dialog = shop.messages("kitchen", RowFilter::default()).await.remove(0).conversation_handle;
-    shop.broker.resume(vec![dialog, "unknown".into()]).await.expect("the broker is open");
+    shop.another_tab().await.resume().await.expect("the broker is open");
     assert_eq!(shop.records_in(StoreName::Due).await, 0);
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1"], "at once, when it is told so");
 }
@@ -240,15 +240,40 @@ async fn d35_what_comes_with_the_end_of_a_wait_takes_no_turn_away(shop: &Shop) {
     assert_eq!(shop.receive("kitchen").await, ["0 DialogTimer 1", "0 Order 0 m1"]);
 }
 
-async fn d35_the_handle_of_a_lane_that_has_ended_resumes_nothing(shop: &Shop) {
+/// In every queue, in a dialog, in a lane and without order; but not what has failed.
+async fn d35_only_what_was_put_off_is_resumed(shop: &Shop) {
+    let later = FailureKind::Later(Some(3_600_000.0));
     shop.enqueue_key("kitchen", "a", "m1").await;
-    let ended = fails(shop, FailureKind::Ordinary, &policy(0, 3)).await.handle;
-    shop.end(&ended).await;
-    shop.broker.resume(vec![ended]).await.expect("the broker is open");
+    let lane = fails(shop, later, &policy(0, 3)).await.handle;
+    shop.enqueue_as("kitchen", "m2", EnqueueOptions { ordered: false, ..EnqueueOptions::default() }).await;
+    fails(shop, later, &policy(0, 3)).await;
+    shop.order("m3").await;
+    fails(shop, later, &policy(0, 3)).await;
+    shop.order("m4").await;
+    let failed = fails(shop, FailureKind::Ordinary, &policy(0, 3)).await;
+    shop.end(&lane).await;
     assert!(try_top(shop).await.is_none(), "the next lane waits as this one did");
-    let next = shop.messages("kitchen", RowFilter::default()).await.remove(0).conversation_handle;
-    shop.broker.resume(vec![next]).await.expect("the broker is open");
-    assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 m1"]);
+    shop.broker.resume().await.expect("the broker is open");
+    assert_eq!(shop.records_in(StoreName::Due).await, 1);
+    let mut seen = Vec::new();
+    while let Some((transaction, row)) = try_top(shop).await {
+        transaction.commit().await.expect("it commits");
+        seen.push(row);
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, ["0 DEFAULT 0 m1", "0 DEFAULT 0 m2", "0 Order 0 m3"]);
+    let left = shop.messages("kitchen", RowFilter::default()).await;
+    assert_eq!(left.iter().map(|row| row.retry_at).collect::<Vec<_>>(), [failed.retry_at]);
+}
+
+/// The second failure is none that waits for a way out.
+async fn d35_what_fails_after_it_was_put_off_waits_on(shop: &Shop) {
+    shop.order("m1").await;
+    fails(shop, FailureKind::Later(None), &policy(0, 3)).await;
+    shop.broker.resume().await.expect("the broker is open");
+    assert_eq!(fails(shop, FailureKind::Ordinary, &policy(0, 3)).await.next, Next::Delayed);
+    shop.broker.resume().await.expect("the broker is open");
+    assert!(try_top(shop).await.is_none());
 }
 
 async fn d35_rollback_is_the_poison_rule(shop: &Shop) {

@@ -95,9 +95,8 @@ impl Call {
                 }
                 seen.map(drop)
             }
-            (Self::Resume(end), _) => {
-                let end = resolve(model, end);
-                model.resume(&end);
+            (Self::Resume, _) => {
+                model.resume();
                 Ok(())
             }
             (Self::MoveService(service, queue), _) => model.move_service(*service, *queue),

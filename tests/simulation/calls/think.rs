@@ -106,7 +106,7 @@ impl Call {
                 let limit = if one.is_none() && chance.one_in(2) { Some(1) } else { None };
                 Self::Unbury(Unbury { discard: chance.one_in(4), one, limit, alone: false })
             }
-            30..=31 => Self::Resume(origin.any_end(chance)?),
+            30..=31 => Self::Resume,
             32 => Self::MoveService(chance.below(4), chance.pick(&[0, 1, 2, BIN])?),
             33 if chance.one_in(3) => Self::DropService(chance.below(4)),
             34..=35 => Self::DropBin,
