@@ -28,6 +28,9 @@ use crate::work::{Number, Numbers};
 /// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
 pub(crate) const CONVERSATIONS: u64 = 4_096;
 
+/// For how many milliseconds what is due may fail before it is told, if nothing else is said.
+pub const FETCH_BREAKER: f64 = 30_000.0;
+
 /// Everything the rules need and do not have: storage, time, chance, a place to run.
 #[derive(Clone)]
 pub struct Host {
@@ -43,6 +46,8 @@ pub struct Host {
     pub sharing: Sharing,
     /// Real time, to tell the living from the dead by.
     pub pulse: Pulse,
+    /// For how many milliseconds what is due may fail before it is told. Default [`FETCH_BREAKER`].
+    pub fetch_breaker: f64,
     /// Runs a task beside the caller.
     pub spawn: Rc<dyn Fn(LocalBoxFuture<'static, ()>)>,
     /// Tells other contexts what a commit touched. A hint: nothing depends on its arrival.

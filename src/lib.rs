@@ -58,6 +58,7 @@
 //!     ids: Rc::new(Fixed),
 //!     sharing: Sharing::Alone,
 //!     pulse: clock::Pulse { clock: Rc::new(NoTime), timer: Rc::new(NoTime) },
+//!     fetch_breaker: pocket_broker::FETCH_BREAKER,
 //!     spawn: Rc::new(move |task| spawner.spawn_local_obj(task.into()).expect("the pool runs")),
 //!     wake: Rc::new(|_| {}),
 //! };
@@ -147,8 +148,8 @@ mod work;
 pub use audit::audit;
 pub use broker::{Broker, LOCK_TIMEOUT};
 pub use commit::Cancelled;
-pub use core::{Host, Listener};
-pub use delayed::Delay;
+pub use core::{FETCH_BREAKER, Host, Listener};
+pub use delayed::{BreakerState, Delay};
 pub use error_queue::FailedFilter;
 pub use group::{Guard, Locks, Sharing};
 pub use notice::{Critical, Dropped, Failed, Notice};

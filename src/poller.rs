@@ -13,6 +13,7 @@ use futures_util::future::{Either, select};
 
 use crate::clock::Instant;
 use crate::core::Core;
+use crate::delayed::CircuitBreaker;
 use crate::due::Due;
 use crate::error::{Error, ErrorCode, Result};
 use crate::store::{Bound, Key, Mode, Range, StoreName, transact};
@@ -23,8 +24,6 @@ use crate::work::Purpose;
 const SHORTEST: f64 = 10.0;
 /// The longest, in milliseconds: a clock that was set is noticed by then.
 const LONGEST: f64 = 60_000.0;
-/// The pause after a failure. It doubles with every further one, up to the longest sleep.
-const PAUSE: f64 = 1_000.0;
 /// The most due rows in one storage transaction.
 const ROWS: usize = 256;
 
@@ -35,6 +34,8 @@ pub(crate) struct Poller {
     next: Cell<Option<Instant>>,
     is_running: Cell<bool>,
     bell: RefCell<Option<oneshot::Sender<()>>>,
+    /// Reading what is due, and doing it, which is one storage transaction.
+    pub(crate) breaker: CircuitBreaker,
 }
 
 impl Poller {
@@ -140,14 +141,16 @@ async fn run(core: Weak<Core>) {
         match this.poll().await {
             Ok(polled) => {
                 pause = 0.0;
+                this.poller.breaker.success();
                 polled.next.into_iter().for_each(|next| this.poll_by(next));
             }
             // Nobody waits for an answer: it is tried again.
             Err(error) => {
-                if pause == 0.0 && this.is_open() {
+                let failing = this.poller.breaker.failure(this.host.clock.now(), this.host.fetch_breaker);
+                if failing.is_to_be_told && this.is_open() {
                     this.warn("fetch", (&error).into());
                 }
-                pause = (pause * 2.0).clamp(PAUSE, LONGEST);
+                pause = failing.pause;
                 this.poll_by(next);
             }
         }

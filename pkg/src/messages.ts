@@ -126,9 +126,9 @@ export function transmissionRow({ packing, ...raw }: RawTransmissionRow): Transm
   return { ...raw, enqueueTime: new Date(raw.enqueueTime), nextAttempt: dateOrNull(raw.nextAttempt), body: unpack(raw.body, packing) };
 }
 
-/** Nothing guards the delayed store yet. */
-export function brokerStats(raw: RawStats, activations: number): BrokerStats {
-  const breakers = { store: "disarmed", fetch: "disarmed", dispatch: "disarmed" } as const;
+export function brokerStats({ breaker, ...raw }: RawStats, activations: number): BrokerStats {
+  // What comes in and what goes out are storage transactions of those who send, and of the poller.
+  const breakers = { store: "disarmed", fetch: breaker, dispatch: "disarmed" } as const;
   return { ...raw, activations, oldestReady: dateOrNull(raw.oldestReady), oldestTransmission: dateOrNull(raw.oldestTransmission), breakers };
 }
 

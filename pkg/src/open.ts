@@ -1,9 +1,10 @@
-import { abortSignal, amount, describe, later, number, oneOf, options, text } from "./check.js";
+import { abortSignal, amount, describe, later, number, oneOf, options, text, whole } from "./check.js";
 import { PocketBroker } from "./broker.js";
 import { invalid, reading, rethrow } from "./errors.js";
 import { load } from "./load.js";
 import type { CloseReason, Notice, RawBroker, RawOpenOptions } from "./raw.js";
 import type { Broker, Clock, OpenOptions } from "./types/broker.js";
+import type { DelayedDeliverySettings } from "./types/delayed.js";
 
 const DURABILITIES = ["strict", "relaxed"] as const;
 const STORAGES = ["indexeddb", "memory"] as const;
@@ -19,7 +20,7 @@ const MAX_MESSAGE_BYTES = 128 * 1024 * 1024;
  * Errors: InvalidArgument, LoadFailed, StorageUnavailable (within 10 s), UpgradeBlocked (after 5 s), VersionTooNew, those of `define`.
  */
 export async function openBroker(name: string, openOptions?: OpenOptions): Promise<Broker> {
-  const { definitions, durability = "strict", storage = "indexeddb", clock, lockTimeout = LOCK_TIMEOUT, maxMessageBytes = MAX_MESSAGE_BYTES, wasm, signal } = reading(() => {
+  const { definitions, durability = "strict", storage = "indexeddb", clock, lockTimeout = LOCK_TIMEOUT, maxMessageBytes = MAX_MESSAGE_BYTES, wasm, signal, delayedDelivery: { timeToTriggerFetchCircuitBreaker: fetchBreaker = FETCH_BREAKER } = {} } = reading(() => {
     checkName(name);
     return options(openOptions, "options", {
       definitions: asGiven<OpenOptions["definitions"]>,
@@ -31,7 +32,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
       wasm: asGiven<OpenOptions["wasm"]>,
       signal: abortSignal,
       codec: later("encode bodies before they are sent"),
-      delayedDelivery: later("leave it out"),
+      delayedDelivery: delayedDelivery,
     });
   });
   signal?.throwIfAborted();
@@ -39,7 +40,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
 
   let broker: PocketBroker | undefined;
   let closed: CloseReason | undefined;
-  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, ...clock },
+  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, fetchBreaker, ...clock },
     (notice: Notice) => broker?.noticed(notice),
     (reason: CloseReason) => {
       closed = reason;
@@ -69,6 +70,27 @@ export async function deleteBroker(name: string): Promise<void> {
 function checkName(name: unknown): void {
   const length = [...text(name, "name")].length;
   if (length < 1 || length > MAX_NAME) throw invalid("name", `must have 1 to ${MAX_NAME} characters, not ${length}`);
+}
+
+/** How long what is due may fail before `critical-error` tells it. */
+const FETCH_BREAKER = 30_000;
+const MODES = ["none", "receive-only", "sends-atomic-with-receive", "transaction-scope"] as const;
+
+/** All but the store: the built-in one gives more than any mode asks for, and has nothing to store or to dispatch that could fail by itself. */
+function delayedDelivery(value: unknown, argument: string): Pick<DelayedDeliverySettings, "timeToTriggerFetchCircuitBreaker"> {
+  const duration = (ms: unknown, name: string): number => {
+    if (!(Number.isFinite(number(ms, name)) && (ms as number) > 0)) throw invalid(name, `must be a finite number of milliseconds above 0, not ${String(ms)}`);
+    return ms as number;
+  };
+  const least = (count: number) => (given: unknown, name: string): number => whole(given, name, count);
+  return options(value, argument, {
+    store: later("leave it out: the built-in store is used"),
+    transactionMode: (mode, name) => oneOf(mode, name, MODES),
+    numberOfRetries: least(0),
+    timeToTriggerStoreCircuitBreaker: duration, timeToTriggerFetchCircuitBreaker: duration, timeToTriggerDispatchCircuitBreaker: duration,
+    maximumRecoveryFailuresPerSecond: least(1),
+    errorQueue: (name, of) => (text(name, of) === "error" ? name : later("leave it out: it is \"error\"")(name, of)),
+  });
 }
 
 function asGiven<T>(value: unknown): T {

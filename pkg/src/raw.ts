@@ -60,7 +60,7 @@ export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "di
   lifetime: number | null; dialogTimer: number | null; createdAt: number;
 }
 export interface RawStats extends Omit<BrokerStats, "activations" | "breakers" | "oldestReady" | "oldestTransmission"> {
-  oldestReady: number | null; oldestTransmission: number | null;
+  oldestReady: number | null; oldestTransmission: number | null; breaker: BrokerStats["breakers"]["fetch"];
 }
 export interface RawTransmissionRow extends Omit<TransmissionRow, "enqueueTime" | "nextAttempt"> {
   enqueueTime: number; nextAttempt: number | null; packing: number;
@@ -186,7 +186,7 @@ export interface RawBroker extends RawVerbs {
   begin(): RawTransaction;
   close(): Promise<void>;
 }
-export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
+export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; fetchBreaker: number; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
 /** The generated module. */
 export interface Glue {
   default(source: { module_or_path: unknown }): Promise<unknown>;

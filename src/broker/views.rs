@@ -139,6 +139,7 @@ impl Broker {
         };
         if let Seen::Stats(stats) = &mut seen {
             stats.counts = self.tally.counts();
+            stats.breaker = self.core.poller.breaker.state();
         }
         Ok(seen)
     }

@@ -8,6 +8,7 @@
 //! has been rescheduled. Another one there says which messages an endpoint has under way: they go with its END.
 
 mod change;
+mod circuit_breaker;
 pub(crate) mod dispatch;
 mod schedule;
 
@@ -17,6 +18,8 @@ use num_traits::ToPrimitive;
 use uuid::{Builder, Uuid};
 
 pub(crate) use change::{Cancel, Reschedule};
+pub use circuit_breaker::BreakerState;
+pub(crate) use circuit_breaker::CircuitBreaker;
 pub(crate) use schedule::{check_lifetime, forget_all, schedule};
 
 use crate::body::{Body, Part, Value};

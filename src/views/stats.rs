@@ -7,6 +7,7 @@ use num_traits::ToPrimitive;
 use crate::clock::Instant;
 use crate::conversation::State;
 use crate::definitions::{ERROR_QUEUE, FIRST_QUEUE};
+use crate::delayed::BreakerState;
 use crate::ids::SideId;
 use crate::message::{self, Class, RUN_ROWS, Run, count};
 use crate::queue::Counters;
@@ -26,6 +27,8 @@ pub struct BrokerStats {
     pub counts: Counts,
     /// Of the database.
     pub gauges: Gauges,
+    /// How the breaker of what is due stands, in this context.
+    pub breaker: BreakerState,
 }
 
 /// What the database holds.

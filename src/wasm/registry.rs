@@ -31,6 +31,7 @@ pub(super) struct Settings {
     durability: String,
     storage: String,
     pub(super) lock_timeout: f64,
+    fetch_breaker: f64,
 }
 
 /// The functions of the clock that an application gives; the same ones for the same clock.
@@ -201,6 +202,7 @@ impl Connection {
                 None => Sharing::Leases,
             },
             pulse: Pulse { clock: Rc::new(WebClock { now: None }), timer: Rc::new(WebTimer { clock: None }) },
+            fetch_breaker: settings.fetch_breaker,
             spawn: Rc::new(spawn_local),
             wake: Rc::new(move |notice| {
                 match &*notified.borrow() {
@@ -242,6 +244,8 @@ impl Connection {
             Some("durability")
         } else if self.clock != *clock {
             Some("clock")
+        } else if self.host.fetch_breaker.total_cmp(&settings.fetch_breaker).is_ne() {
+            Some("delayedDelivery.timeToTriggerFetchCircuitBreaker")
         } else {
             None
         };

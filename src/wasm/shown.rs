@@ -37,6 +37,7 @@ pub(super) fn stats(stats: &BrokerStats) -> Value {
         ("transmissionQueued", value(gauges.transmission_queued)),
         ("delayed", value(gauges.delayed)),
         ("failed", value(gauges.failed)),
+        ("breaker", Value::from(stats.breaker.name())),
         ("oldestReady", time(gauges.oldest_ready)),
         ("oldestTransmission", time(gauges.oldest_transmission)),
     ])

@@ -125,3 +125,19 @@ inPage("l03: a reload in the middle loses nothing and delivers once", async (h) 
   await h.until(async () => (await again.count("kitchen")) === 3);
   h.equal([h.bodies(await again.receive("kitchen")), await again.delayed.count()], [[1, 2, 3], 0]);
 });
+
+inPage("l13: settings of delayed delivery have bounds, and are the same for all brokers of a database", async (h, pb) => {
+  const given = { transactionMode: "none", numberOfRetries: 0, timeToTriggerStoreCircuitBreaker: 1, timeToTriggerFetchCircuitBreaker: 5_000, timeToTriggerDispatchCircuitBreaker: 1,
+    maximumRecoveryFailuresPerSecond: 1, errorQueue: "error" };
+  const broker = await h.openShop({}, { delayedDelivery: given });
+  h.equal((await broker.stats()).breakers, { store: "disarmed", fetch: "disarmed", dispatch: "disarmed" });
+  await h.rejects(pb.openBroker(broker.name), { code: "InvalidArgument", details: { argument: "delayedDelivery.timeToTriggerFetchCircuitBreaker" } });
+  await (await pb.openBroker(broker.name, { delayedDelivery: { timeToTriggerFetchCircuitBreaker: 5_000 } })).close();
+  const wrong = { transactionMode: ["all"], numberOfRetries: [-1, 0.5], timeToTriggerStoreCircuitBreaker: [0, Infinity], timeToTriggerFetchCircuitBreaker: [0, -1, NaN, "1"],
+    timeToTriggerDispatchCircuitBreaker: [0], maximumRecoveryFailuresPerSecond: [0], errorQueue: [5] };
+  for (const [option, values] of Object.entries(wrong)) {
+    for (const value of values) await h.rejects(h.open({ delayedDelivery: { [option]: value } }), { code: "InvalidArgument", details: { argument: (name) => name.endsWith(option) } }, `${option} ${value}`);
+  }
+  await h.rejects(h.open({ delayedDelivery: { store: {} } }), { code: "NotSupported" });
+  await h.rejects(h.open({ delayedDelivery: { errorQueue: "mine" } }), { code: "NotSupported" });
+});

@@ -186,6 +186,7 @@ impl Run {
                 Shared::Leases => Sharing::Leases,
                 Shared::Locks => Sharing::Locks(locks),
             },
+            fetch_breaker: pocket_broker::FETCH_BREAKER,
             pulse: Pulse {
                 clock: Rc::<crate::time::Time>::clone(&origin.time),
                 timer: Rc::new(TabTimer { time: Rc::clone(&origin.time), tab: id }),

@@ -1,6 +1,6 @@
 import "./disposable.js";
 import type { Definitions, QueueOptions, ServiceChange } from "./definitions.js";
-import type { DelayedMessages } from "./delayed.js";
+import type { DelayedDeliverySettings, DelayedMessages } from "./delayed.js";
 import type { Activation, ActivationOptions, Handler } from "./activation.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, FailedFilter, FailedMessage, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
 import type { BeginDialog, Conversation, ConversationRef, GroupId, Handle, MessageId, SendOptions, Verbs } from "./verbs.js";
@@ -16,6 +16,8 @@ export interface OpenOptions {
   durability?: "strict" | "relaxed";
   /** Default "indexeddb". "memory": this Broker only, gone with it; for tests, and where there is no IndexedDB. */
   storage?: "indexeddb" | "memory";
+  /** Of delayed delivery. */
+  delayedDelivery?: DelayedDeliverySettings;
   /** Replaces the wall clock, for tests. Default: the wall clock. */
   clock?: Clock;
   /** Milliseconds that a verb waits for a group held by another before GroupLocked; Infinity: as long as it takes. Default 5 000. */

@@ -45,3 +45,24 @@ export interface DelayedMessages {
   /** Delivers it at this instant instead. false: it does not wait any more. In a transaction as `cancel`. Errors: InvalidArgument, TimerBeyondLifetime. */
   reschedule(id: MessageId, to: Date | number): Promise<boolean>;
 }
+
+/**
+ * Settings of delayed delivery. Brokers of one database in a window or worker share them. The built-in store takes a message in with the commit that sends it,
+ * and out with the commit that delivers it, whatever the mode: so there is nothing to retry by itself, and one circuit breaker.
+ */
+export interface DelayedDeliverySettings {
+  /** Default "transaction-scope", which the built-in store always gives. */
+  transactionMode?: "none" | "receive-only" | "sends-atomic-with-receive" | "transaction-scope";
+  /** A whole number from 0 on. The built-in store has no use for it: what can't be delivered goes to the error queue at once. Default 0. */
+  numberOfRetries?: number;
+  /** Milliseconds. The built-in store has no use for it. Default 30 000. */
+  timeToTriggerStoreCircuitBreaker?: number;
+  /** For how many milliseconds what is due may fail before `critical-error` tells it; meanwhile it is tried every second, afterwards every ten. Default 30 000. */
+  timeToTriggerFetchCircuitBreaker?: number;
+  /** Milliseconds. The built-in store has no use for it. Default 30 000. */
+  timeToTriggerDispatchCircuitBreaker?: number;
+  /** A whole number from 1 on. The built-in store has no use for it. Default 1. */
+  maximumRecoveryFailuresPerSecond?: number;
+  /** The only one in this release, and the default: "error". */
+  errorQueue?: string;
+}

@@ -183,7 +183,7 @@ export interface BrokerStats {
   oldestReady: Date | null;
   /** The same of those that `transmissionQueued` counts. */
   oldestTransmission: Date | null;
-  /** Of delayed delivery. "disarmed" in this release. */
+  /** Of delayed delivery. "fetch": what is due is done, timers and retries included. The others are never armed by the built-in store. */
   breakers: Record<"store" | "fetch" | "dispatch", "disarmed" | "armed" | "triggered">;
 }
 

@@ -135,6 +135,7 @@ pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
         ids: ids(seed),
         sharing: Sharing::Locks(Rc::new(locks.of_tab(seed))),
         pulse: Pulse { clock: Rc::<ManualClock>::clone(&clock), timer: Rc::<ManualTimer>::clone(&pulse) },
+        fetch_breaker: pocket_broker::FETCH_BREAKER,
         spawn: Rc::new(spawn),
         wake: Rc::new(move |notice| told.borrow_mut().push(notice.clone())),
     };

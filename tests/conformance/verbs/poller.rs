@@ -2,7 +2,7 @@
 
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation, StoreName};
-use pocket_broker::{Broker, Critical, Delay, EnqueueOptions, Thrown};
+use pocket_broker::{BreakerState, Broker, Critical, Delay, EnqueueOptions, Thrown};
 
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, named};
@@ -22,7 +22,7 @@ mount! {
 
 mount_with_locks! {
     a_failing_poll_is_tried_again,
-    d36_trouble_of_the_poller_is_told_once_in_a_row,
+    d36_l12_trouble_of_the_poller_is_told_once_in_a_row,
     nobody_sleeps_while_nothing_is_due,
     l07_sleeps_have_bounds,
 }
@@ -202,7 +202,7 @@ async fn a_failing_poll_is_tried_again(shop: &Shop) {
     timer(&shop.broker, &begun.handle, 1_000.0).await;
     until_sleeping(shop, &[1_000.0]).await;
     shop.clock().advance(1_000.0);
-    for pause in [1_000.0, 2_000.0, 4_000.0, 8_000.0, 16_000.0, 32_000.0, 60_000.0, 60_000.0] {
+    for pause in [1_000.0; 8] {
         let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
         shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
         shop.timer().fire();
@@ -214,30 +214,35 @@ async fn a_failing_poll_is_tried_again(shop: &Shop) {
 }
 
 /// Whoever is open hears that what is due can't be done; once, until it could be.
-async fn d36_trouble_of_the_poller_is_told_once_in_a_row(shop: &Shop) {
+async fn d36_l12_trouble_of_the_poller_is_told_once_in_a_row(shop: &Shop) {
     let begun = shop.begin().await;
-    timer(&shop.broker, &begun.handle, 1_000.0).await;
-    until_sleeping(shop, &[1_000.0]).await;
-    shop.notices();
-    shop.clock().advance(1_000.0);
-    for pause in [1_000.0, 2_000.0] {
-        let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
-        shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
-        shop.timer().fire();
-        until_sleeping(shop, &[pause]).await;
-    }
     let told = || -> Vec<_> { shop.notices().into_iter().flat_map(|notice| notice.critical).collect() };
-    let error = Thrown { name: "BrokerError".into(), message: "No space.".into(), code: Some("QuotaExceeded".into()) };
-    assert_eq!(told(), [Critical { source: "fetch".into(), error: error.clone() }]);
-    shop.timer().fire();
-    until_ready(shop, "counter", 1).await;
-    timer(&shop.broker, &begun.handle, 1_000.0).await;
-    until_sleeping(shop, &[1_000.0]).await;
-    shop.clock().advance(1_000.0);
-    shop.faults.plan(Operation::Commit, 1, Fault::Abort(Error::new(ErrorCode::QuotaExceeded, "No space.")));
-    shop.timer().fire();
-    until_sleeping(shop, &[1_000.0]).await;
-    assert_eq!(told(), [Critical { source: "fetch".into(), error }], "another series");
+    let breaker = async || shop.broker.stats().await.expect("it can be counted").breaker;
+    for series in 1..=2 {
+        assert_eq!(breaker().await, BreakerState::Disarmed);
+        timer(&shop.broker, &begun.handle, 1_000.0).await;
+        until_sleeping(shop, &[1_000.0]).await;
+        shop.notices();
+        shop.clock().advance(1_000.0);
+        for (passed, pause) in [(0.0, 1_000.0), (29_999.0, 1_000.0), (1.0, 10_000.0), (60_000.0, 10_000.0)] {
+            assert_eq!(told(), []);
+            shop.clock().advance(passed);
+            let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
+            shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
+            shop.timer().fire();
+            until_sleeping(shop, &[pause]).await;
+            if (passed, pause) == (1.0, 10_000.0) {
+                let code = Some("QuotaExceeded".into());
+                let error = Thrown { name: "BrokerError".into(), message: "No space.".into(), code };
+                assert_eq!(told(), [Critical { source: "fetch".into(), error }]);
+                assert_eq!(breaker().await, BreakerState::Triggered);
+            } else if passed < 2.0 {
+                assert_eq!(breaker().await, BreakerState::Armed);
+            }
+        }
+        shop.timer().fire();
+        until_ready(shop, "counter", series).await;
+    }
 }
 
 async fn opening_reads_one_due_row(shop: &Shop) {
