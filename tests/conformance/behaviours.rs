@@ -66,7 +66,7 @@ fn link(text: &str) -> Option<(&str, &str)> {
 }
 
 /// What registers a test in JavaScript. Whatever else a line begins with, as one that is skipped does, is none.
-const ACTIVE: [&str; 3] = ["inPage(", "withPages(", "test("];
+const ACTIVE: [&str; 4] = ["inPage(", "inPageAndWorkers(", "withPages(", "test("];
 
 /// A test has to carry the row's number, in its name or in the comment before it.
 fn shows(root: &Path, row: &Row<'_>, name: &str, target: &str) -> Result<(), String> {

@@ -1,8 +1,8 @@
 /** Activation: readers that start by themselves, and what a failing handler means. */
 import assert from "node:assert/strict";
-import { inPage, withPages } from "./fixtures/harness.mjs";
+import { inPage, inPageAndWorkers, withPages } from "./fixtures/harness.mjs";
 
-inPage("b102: an arrival on an idle queue starts a reader; a handler's sends commit with it", async (h) => {
+inPageAndWorkers("b102: an arrival on an idle queue starts a reader; a handler's sends commit with it", async (h) => {
   const broker = await h.openShop();
   const activation = broker.activate("kitchen", async ([message], tx) => { await tx.send(message, "Confirm", { for: message.body.n }); });
   h.equal([activation.queue, activation.readers], ["kitchen", 0]);
@@ -18,7 +18,7 @@ inPage("b102: an arrival on an idle queue starts a reader; a handler's sends com
   h.equal(await broker.count("kitchen"), 1, "nobody takes it any more");
 });
 
-inPage("b103, b104: as many readers as allowed, one group each; one conversation has one", async (h) => {
+inPageAndWorkers("b103, b104: as many readers as allowed, one group each; one conversation has one", async (h) => {
   const broker = await h.openShop();
   let running = 0;
   let most = 0;
@@ -48,7 +48,7 @@ inPage("b103, b104: as many readers as allowed, one group each; one conversation
   await activation.stop();
 });
 
-inPage("b107: a DialogTimer starts a reader", async (h, pb) => {
+inPageAndWorkers("b107: a DialogTimer starts a reader", async (h, pb) => {
   const broker = await h.openShop();
   const conversation = await h.dialog(broker);
   const seen = [];
@@ -155,7 +155,7 @@ inPage("RetryLater: not counted, its conversation waits, others go on, at once w
   await activation.stop();
 });
 
-inPage("b105: activation off pauses after the running handlers, durably; on starts again; a queue that is off is waited for", async (h) => {
+inPageAndWorkers("b105: activation off pauses after the running handlers, durably; on starts again; a queue that is off is waited for", async (h) => {
   const broker = await h.openShop();
   const handled = [];
   const activation = broker.activate("kitchen", ([message]) => { handled.push(message.body.n); });
