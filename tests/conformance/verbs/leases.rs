@@ -17,6 +17,7 @@ mount_with_leases! {
     d21_a_group_has_one_reader_without_locks,
     d26_a_lease_of_a_tab_that_died_ends,
     d26_a_lease_from_a_future_that_never_was_counts_for_nothing,
+    d26_a_lease_counts_for_a_context_whose_clock_is_a_little_behind,
     a_lease_that_cannot_be_read_is_nobodys,
     a_waiting_reader_is_told_of_a_release,
     a_lease_that_is_given_back_untold_is_noticed,
@@ -83,9 +84,23 @@ async fn d26_a_lease_from_a_future_that_never_was_counts_for_nothing(shop: &Shop
     let transaction = begin(shop);
     receive(&transaction, "kitchen").await;
     let other = shop.another_tab().await;
-    shop.clock().advance(-1.0);
+    shop.clock().advance(-1_001.0);
     assert_eq!(look(&other).await, ["0 Order 0 m1"]);
     transaction.rollback();
+    until_given_back(shop).await;
+}
+
+/// Browsers blur the time, in each process in another way.
+async fn d26_a_lease_counts_for_a_context_whose_clock_is_a_little_behind(shop: &Shop) {
+    shop.order("m1").await;
+    let other = shop.another_tab().await;
+    let transaction = begin(shop);
+    receive(&transaction, "kitchen").await;
+    for behind in [1.0, 99.0, 900.0] {
+        shop.clock().advance(-behind);
+        assert_eq!(look(&other).await, [""; 0]);
+    }
+    transaction.commit().await.expect("nobody has robbed it");
     until_given_back(shop).await;
 }
 
