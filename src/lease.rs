@@ -78,7 +78,7 @@ impl Lease {
 
     /// Its holder may only be late: a page that has slept comes back and shows that it is alive.
     fn may_come_back(&self, now: Instant) -> bool {
-        self.until + LIFE > now && self.until <= now + LIFE
+        self.until + LIFE > now && self.until <= now + LIFE + BLUR
     }
 
     /// One that lies further ahead than a life is of a clock that was set back since.

@@ -156,8 +156,12 @@ impl GroupLocks {
     pub(crate) fn given_back(&self, transaction: u64) {
         let mut had_lease = false;
         self.groups.borrow_mut().for_each(|holders| {
-            if holders.transaction == Some(transaction) {
-                had_lease |= std::mem::take(&mut holders.has_lease);
+            if holders.transaction == Some(transaction) && std::mem::take(&mut holders.has_lease) {
+                had_lease = true;
+                // Where the lease was the lock, other calls have lost it, too: they ask again.
+                if holders.guard.is_none() {
+                    holders.calls.clear();
+                }
             }
         });
         self.leases.iter().filter(|_| had_lease).for_each(|leases| leases.tell());
@@ -170,6 +174,8 @@ impl GroupLocks {
         let holders = groups.get_mut(group).filter(|holders| number.is_none_or(|number| holders.number == number))?;
         // Its commit looks for a lease that it does not find.
         holders.has_lease = true;
+        // What other calls had by it is lost with it.
+        holders.calls.clear();
         let (transaction, guard) = (holders.transaction, holders.guard.take());
         if transaction.is_none() {
             groups.remove(group);

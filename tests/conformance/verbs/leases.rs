@@ -2,13 +2,13 @@
 
 use std::pin::pin;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, join, select};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Key, Operation, StoreName};
 use pocket_broker::{Broker, EndOptions, ReceiveOptions};
 
 use super::super::support::host::tick;
-use super::super::support::shop::{Shop, begin, receive, show_all};
+use super::super::support::shop::{Shop, begin, receive, show_all, top_of};
 use super::super::support::{put, transact};
 use pocket_broker::body::Value;
 use pocket_broker::store::{Mode, Range};
@@ -19,6 +19,7 @@ mount_with_leases! {
     d26_a_lease_from_a_future_that_never_was_counts_for_nothing,
     d26_a_lease_counts_for_a_context_whose_clock_is_a_little_behind,
     a_lease_that_cannot_be_read_is_nobodys,
+    d21_what_a_commit_gives_back_no_other_call_has,
     a_waiting_reader_is_told_of_a_release,
     a_lease_that_is_given_back_untold_is_noticed,
     a_reader_notices_that_the_holder_has_died,
@@ -111,6 +112,33 @@ async fn a_lease_that_cannot_be_read_is_nobodys(shop: &Shop) {
         .await
         .expect("it can be written");
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1"]);
+    until_given_back(shop).await;
+}
+
+/// Another call of the same context has asked for the lease, and is still under way when a transaction that used it commits.
+async fn d21_what_a_commit_gives_back_no_other_call_has(shop: &Shop) {
+    let other = shop.another_tab().await;
+    let dialog = shop.order("m1").await;
+    shop.send(&dialog.initiator, "Order", "m2").await;
+    let group = shop.info(&dialog.target).await.expect("it is there").conversation_group_id;
+    let (asks, uses, next) = (begin(shop), begin(shop), begin(shop));
+    // It has the lease, and does not get to look.
+    shop.faults.plan(Operation::Begin, 2, Fault::Delay);
+    let of_group = ReceiveOptions { group: Some(group), ..top_of(1) };
+    let meanwhile = async {
+        while shop.faults.held() == 0 {
+            tick().await;
+        }
+        assert_eq!(show_all(&uses.receive("kitchen", top_of(1)).await.expect("it is free")), ["0 Order 0 m1"]);
+        uses.commit().await.expect("it had the lease");
+        assert_eq!(show_all(&next.receive("kitchen", top_of(1)).await.expect("it is free")), ["0 Order 1 m2"]);
+        assert_eq!(look(&other).await, [""; 0], "it has a lease of its own");
+        next.commit().await.expect("nobody has robbed it");
+        shop.faults.release();
+    };
+    let (found, ()) = join(asks.receive("kitchen", of_group), meanwhile).await;
+    assert_eq!(show_all(&found.expect("it is free")), [""; 0]);
+    asks.rollback();
     until_given_back(shop).await;
 }
 
