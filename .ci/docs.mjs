@@ -1,5 +1,5 @@
 // Every name that the package exports has a doc comment, and so has every member of it, down to the fields of a literal type:
-// editors show them where there is no other documentation at hand. Looks at what is shipped, dist/index.d.ts.
+// editors show them where there is no other documentation at hand. Looks at what is shipped, the .d.ts files of the entries.
 import { createRequire } from "node:module";
 import { relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -7,11 +7,14 @@ import { fileURLToPath } from "node:url";
 const pkg = resolve(fileURLToPath(import.meta.url), "../../pkg");
 const ts = createRequire(`${pkg}/package.json`)("typescript");
 
-const entry = `${pkg}/dist/index.d.ts`;
-const program = ts.createProgram([entry], { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext, moduleResolution: ts.ModuleResolutionKind.Bundler });
+const entries = ["index", "testing"].map((name) => `${pkg}/dist/${name}.d.ts`);
+const program = ts.createProgram(entries, { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext, moduleResolution: ts.ModuleResolutionKind.Bundler });
 const checker = program.getTypeChecker();
-const module = checker.getSymbolAtLocation(program.getSourceFile(entry));
-if (module === undefined) throw new Error(`${entry} is not a module: has the package been built?`);
+const modules = entries.map((entry) => {
+  const module = checker.getSymbolAtLocation(program.getSourceFile(entry));
+  if (module === undefined) throw new Error(`${entry} is not a module: has the package been built?`);
+  return module;
+});
 
 let seen = 0;
 const bare = new Set();
@@ -36,7 +39,7 @@ function checkMembers(node, owner) {
   });
 }
 
-for (const exported of checker.getExportsOfModule(module)) {
+for (const exported of modules.flatMap((module) => checker.getExportsOfModule(module))) {
   const symbol = exported.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(exported) : exported;
   for (const declaration of symbol.declarations ?? []) {
     // A constant's comment stands before the statement; getJSDocCommentsAndTags knows.

@@ -1,5 +1,6 @@
 import { activate, type Drained, type Owner } from "./activation.js";
 import { instant, plain, text } from "./check.js";
+import type { Watched } from "./clock-hook.js";
 import { refuseClone } from "./conversation.js";
 import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
 import { DelayedCalls } from "./delayed.js";
@@ -149,6 +150,18 @@ export class PocketBroker extends Target implements Broker {
   closed(reason: CloseReason): void {
     this.#shut(reason);
     queueMicrotask(() => this.#announce());
+  }
+
+  /** For a test clock. */
+  watched(): Watched {
+    const core = this.#core;
+    const { activations } = this.#owner;
+    return {
+      next: () => core.raw.nextDue(),
+      poll: () => core.raw.poll(),
+      idle: () => Promise.all([...activations].map((activation) => activation.idle().catch(() => {}))),
+      get isClosed() { return core.closed !== undefined; },
+    };
   }
 
   #shut(reason: CloseReason): void {

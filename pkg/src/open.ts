@@ -1,5 +1,6 @@
 import { abortSignal, amount, describe, later, number, oneOf, options, text, whole } from "./check.js";
 import { PocketBroker } from "./broker.js";
+import { hookOf } from "./clock-hook.js";
 import { invalid, reading, rethrow } from "./errors.js";
 import { load } from "./load.js";
 import type { CloseReason, Notice, RawBroker, RawOpenOptions } from "./raw.js";
@@ -40,7 +41,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
 
   let broker: PocketBroker | undefined;
   let closed: CloseReason | undefined;
-  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, fetchBreaker, ...clock },
+  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, fetchBreaker, ...clock?.functions },
     (notice: Notice) => broker?.noticed(notice),
     (reason: CloseReason) => {
       closed = reason;
@@ -49,6 +50,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
   const raw = await unlessAborted(opening, signal, closeQuietly);
   broker = new PocketBroker(name, raw, maxMessageBytes);
   if (closed !== undefined) broker.closed(closed);
+  hookOf(clock?.of ?? {})?.watch(broker.watched());
   if (definitions === undefined) return broker;
   const defining = broker.define(definitions);
   try {
@@ -106,10 +108,10 @@ type ClockFunctions = Pick<RawOpenOptions, "now" | "sleep">;
 const clocks = new WeakMap<Clock, ClockFunctions>();
 
 /** The clock as functions; the same ones for the same clock, since brokers that share a connection must agree on it. */
-function readClock(value: unknown, argument: string): ClockFunctions {
+function readClock(value: unknown, argument: string): { of: Clock; functions: ClockFunctions } {
   const clock = value as Partial<Clock> | null;
   if (typeof clock !== "object" || typeof clock?.now !== "function") throw invalid(argument, `must be an object with a method now(), not ${describe(value)}`);
-  const { sleep } = clock;
+  const sleep = hookOf(clock)?.sleep ?? clock.sleep;
   if (sleep !== undefined && typeof sleep !== "function") throw invalid(`${argument}.sleep`, `must be a function of milliseconds and an AbortSignal, not ${describe(sleep)}`);
   let functions = clocks.get(clock as Clock);
   if (functions === undefined) {
@@ -118,7 +120,7 @@ function readClock(value: unknown, argument: string): ClockFunctions {
     if (sleep !== undefined) functions.sleep = async (ms, signal) => { await undefined; await sleep.call(clock, ms, signal); };
     clocks.set(clock as Clock, functions);
   }
-  return functions;
+  return { of: clock as Clock, functions };
 }
 
 /** The promise, or the reason of an abort that comes first; `undo` is for what arrives after that. */

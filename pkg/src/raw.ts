@@ -176,6 +176,8 @@ export interface RawBroker extends RawVerbs {
   delayed(filter: RawDelayedFilter, token: Token, all: boolean): Promise<Page<RawDelayed>>;
   countDelayed(): Promise<number>;
   nextDelayed(): Promise<number | null>;
+  /** When something is due next, of whatever kind. */
+  nextDue(): Promise<number | null>;
   poll(): Promise<number>;
   /** Messages of the error queue go back to where they failed; `discard`: they are deleted. */
   unbury(filter: RawFailedFilter, discard: boolean): Promise<number>;

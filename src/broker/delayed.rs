@@ -129,6 +129,17 @@ impl Broker {
             _ => Err(unexpected()),
         }
     }
+
+    /// When something is due next: a delayed message, a timer, a lifetime, a retry.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn next_due(&self) -> Result<Option<Instant>> {
+        match self.see(&View::NextDue, None, Extent::All).await? {
+            Seen::Next(next) => Ok(next),
+            _ => Err(unexpected()),
+        }
+    }
 }
 
 impl Transaction {

@@ -129,6 +129,13 @@ pub(super) async fn next_delayed(driver: &mut Driver<'_>) -> Outcome<Option<Inst
     Ok(keys.first().and_then(|key| key.to_value().item(0).number()))
 }
 
+/// When something is due, of whatever kind.
+pub(super) async fn next_due(driver: &mut Driver<'_>) -> Outcome<Option<Instant>> {
+    let due = driver.tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?;
+    let due = due.first().and_then(|key| key.to_value().item(0).number());
+    Ok([due, next_delayed(driver).await?].into_iter().flatten().reduce(f64::min))
+}
+
 impl From<Delayed> for DelayedMessage {
     fn from(delayed: Delayed) -> Self {
         let (destination, key, priority) = match &delayed.to {

@@ -25,7 +25,7 @@ use crate::work::{Purpose, Work};
 
 use archived::select_archive;
 pub use delayed::{DelayedFilter, DelayedMessage};
-use delayed::{next_delayed, select_delayed};
+use delayed::{next_delayed, next_due, select_delayed};
 pub use endpoints::{Endpoint, EndpointFilter};
 use endpoints::{conversations, info};
 pub use filter::RowFilter;
@@ -91,6 +91,7 @@ pub(crate) enum View {
     Delayed(DelayedFilter),
     CountDelayed,
     NextDelayed,
+    NextDue,
 }
 
 /// Its answer.
@@ -129,6 +130,7 @@ impl Core {
         let scope: &[StoreName] = match view {
             View::Archive(_) => &[StoreName::Meta, StoreName::Archive],
             View::Delayed(_) | View::NextDelayed => &[StoreName::Meta, StoreName::Delayed, StoreName::Bodies],
+            View::NextDue => &[StoreName::Meta, StoreName::Delayed, StoreName::Due],
             _ => &SCOPE,
         };
         let seen = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
@@ -162,6 +164,7 @@ impl Driver<'_> {
             View::Archive(filter) => select_archive(self, filter, position, extent).await.map(Seen::Rows),
             View::Delayed(filter) => select_delayed(self, filter, position, extent).await.map(Seen::Delayed),
             View::NextDelayed => next_delayed(self).await.map(Seen::Next),
+            View::NextDue => next_due(self).await.map(Seen::Next),
             // These read what they need without paging.
             _ => self.look(|work| look(work, view)).await,
         }

@@ -327,6 +327,12 @@ impl RawBroker {
         self.see(Ok(View::NextDelayed), JsValue::NULL, true)
     }
 
+    /// When something is due next, or null.
+    #[wasm_bindgen(js_name = nextDue)]
+    pub fn next_due(&self) -> Promise {
+        self.see(Ok(View::NextDue), JsValue::NULL, true)
+    }
+
     /// A delayed message is not to be delivered. Gives whether it waited.
     pub fn cancel(&self, id: String) -> Promise {
         self.verb(Verb::Cancel(Cancel { id: id.into() }))

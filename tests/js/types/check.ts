@@ -5,6 +5,7 @@
  */
 import type * as C from "./contract";
 import type * as P from "pocket-broker";
+import type * as T from "pocket-broker/testing";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 /** Both ways, and `any` only where the other side is `any`. */
@@ -83,6 +84,9 @@ is<Same<P.OutgoingMessage, C.OutgoingMessage>>();
 is<Same<P.BeginDialog, C.BeginDialog>>();
 is<Same<P.SendOptions, C.SendOptions>>();
 is<Same<P.DelayedMessages, C.DelayedMessages>>();
+is<Same<T.TestClock, ReturnType<typeof C.testClock>>>();
+is<Mutual<Parameters<typeof T.testClock>, Parameters<typeof C.testClock>>>();
+is<Same<P.DelayedDeliverySettings, Omit<C.DelayedDeliverySettings, "store">>>();
 is<Same<P.DelayedMessage, C.DelayedMessage>>();
 is<Same<P.EnqueueOptions, C.EnqueueOptions>>();
 is<Same<P.ReceiveOptions, C.ReceiveOptions, "top" | "conversation" | "group">>();
