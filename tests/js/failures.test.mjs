@@ -118,7 +118,7 @@ withPages("d36: trouble with the storage is told in every broker of the origin, 
       const [troubles, changes] = h.state.told;
       await h.until(() => troubles.length > 0, "the news");
       const empty = changes.filter(({ queues, conversations }) => queues.length === 0 && !conversations);
-      return [troubles, h.state.second ?? troubles, empty];
+      return [troubles, structuredClone(h.state.second ?? troubles), empty];
     }));
   }
   const [{ error: { message } }] = told[0][0];

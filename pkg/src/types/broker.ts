@@ -164,7 +164,8 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
   activate<B = any>(queue: string, handler: Handler<B>, options?: ActivationOptions): Activation;
   /**
    * Handles what is ready now as `activate` would, then resolves, without waiting for delayed retries: for service workers and tests. Resolves with the
-   * number of messages that were handled and that failed for now, and of those that are still ready. Errors: those of the store; QueueNotFound.
+   * number of messages that were handled and that failed for now, and of those that are still ready. Errors: QueueNotFound, and
+   * those of the store while it looks for messages. A commit that the store fails ends it early: with `critical-error`, and the rest in `remaining`.
    */
   drain<B = any>(queue: string, handler: Handler<B>, options?: ActivationOptions): Promise<{
     /** Messages whose transactions committed. */
@@ -196,7 +197,7 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
   purgeArchive(before: Date | number): Promise<number>;
 
   /**
-   * Does what is due now: timers and lifetimes. Resolves with the number of messages that came of it. The same happens by itself, in every context
+   * Does what is due now: delayed messages, timers and lifetimes; waits after a failure end, ids of `enqueue` expire, and retained rows that are too old go. Resolves with the number of messages that came of it. The same happens by itself, in every context
    * with an open broker; each row is done once. Errors: StorageCorrupt, after everything else that is due.
    */
   poll(): Promise<number>;

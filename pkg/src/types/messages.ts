@@ -147,7 +147,7 @@ export interface ConversationGroup {
   conversations: number;
   /** Messages that wait in it. */
   ready: number;
-  /** "this": a transaction of this window or worker. "other": another one of the origin. null: nobody, or there are no Web Locks to ask. */
+  /** "this": a transaction of this window or worker. "other": another one of the origin. null: nobody. */
   heldBy: "this" | "other" | null;
 }
 
@@ -205,9 +205,9 @@ export interface QueueInfo {
   ready: number;
   /** Retained rows, received and sent. */
   retained: number;
-  /** Rollbacks in a row of transactions that had received from it. Not counted in this release: 0. */
+  /** Rollbacks in a row of transactions that had received from one conversation: the highest of the queue. */
   consecutiveRollbacks: number;
-  /** Running handlers of this Broker. 0 in this release. */
+  /** Running handlers of this Broker. */
   readers: number;
 }
 

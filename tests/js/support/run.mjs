@@ -14,7 +14,7 @@ import { ROOT } from "./paths.mjs";
  */
 const IN_WEBKIT = [
   "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "enqueue", "failures", "lifecycle", "move", "opening", "poison",
-  "receive", "retention", "robbing", "send", "services", "stats", "timers", "transaction", "views", "waiting",
+  "receive", "retention", "retries", "robbing", "send", "services", "stats", "stopping", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 /** Hidden pages are slow and frozen ones stand still there alone, as far as drivers can make them. */
@@ -22,7 +22,7 @@ const IN_CHROMIUM_ALONE = ["throttling.test.mjs"];
 
 /** Files about groups and who holds them: in the first browser they run again in pages without Web Locks, as on plain http. */
 const WITHOUT_LOCKS = [
-  "activation", "conversation", "enqueue", "events", "failures", "move", "pages", "poison", "receive", "services", "stats", "timers", "transaction", "waiting",
+  "activation", "conversation", "enqueue", "events", "failures", "move", "pages", "poison", "receive", "retries", "services", "stats", "stopping", "timers", "transaction", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 const browsers = process.argv.slice(2);

@@ -33,7 +33,7 @@ interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversat
   conversation(conversation: C.ConversationRef): Pick<Conversation, "handle" | "send" | "sendMany" | "receive" | "beginTimer" | "moveTo" | "end" | "info">;
 }
 interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal" | "getConversationGroup"> {}
-type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "queue-disabled" | "message-dropped" | "conversation-changed" | "close">;
+type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "queue-disabled" | "message-dropped" | "message-failed" | "critical-error" | "conversation-changed" | "close">;
 interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "activate" | "drain" | "request" | "returnToSource" | "discardFailed" | "purgeArchive" | "poll" | "close"> {
   define(definitions: C.Definitions): Promise<Broker>;
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T>;
@@ -49,11 +49,19 @@ is<[C.Broker] extends [Broker] ? true : false>();
 
 // ── objects with methods ──
 
+declare const broker: P.Broker;
+declare const contract: C.Broker;
+
 is<Same<P.Conversation, Conversation>>();
 is<Same<P.Verbs, Verbs>>();
 is<Same<P.Views, Views>>();
 is<Same<P.Transaction, Transaction>>();
 is<Same<P.Broker, Broker, Exclude<keyof Broker | keyof P.Broker, "addEventListener" | "transaction" | "activate" | "drain">>>();
+// Those have a parameter of their own: what they take and give for one type of body.
+is<Mutual<Parameters<typeof broker.activate<Date>>, Parameters<typeof contract.activate<Date>>>>();
+is<Mutual<ReturnType<typeof broker.activate<Date>>, ReturnType<typeof contract.activate<Date>>>>();
+is<Mutual<Parameters<typeof broker.drain<Date>>, Parameters<typeof contract.drain<Date>>>>();
+is<Mutual<Awaited<ReturnType<typeof broker.drain<Date>>>, Awaited<ReturnType<typeof contract.drain<Date>>>>>();
 is<[Broker] extends [P.Broker] ? true : false>();
 is<[P.Broker] extends [Broker] ? true : false>();
 is<Same<P.Rows<string>, C.Rows<string>>>();
@@ -89,7 +97,14 @@ is<Mutual<Parameters<typeof T.testClock>, Parameters<typeof C.testClock>>>();
 is<Same<P.DelayedDeliverySettings, Omit<C.DelayedDeliverySettings, "store">>>();
 is<Same<P.DelayedMessage, C.DelayedMessage>>();
 is<Same<P.EnqueueOptions, C.EnqueueOptions>>();
-is<Same<P.ReceiveOptions, C.ReceiveOptions, "top" | "conversation" | "group">>();
+is<Same<P.ReceiveOptions, C.ReceiveOptions>>();
+is<Same<P.Activation, C.Activation>>();
+is<Same<P.ActivationOptions, C.ActivationOptions>>();
+is<Same<P.Recoverability, C.Recoverability>>();
+is<Mutual<P.Handler<Date>, C.Handler<Date>>>();
+is<Mutual<P.FailedMessage, C.FailedMessage>>();
+is<Equal<keyof P.FailedMessage, keyof C.FailedMessage>>();
+is<Same<P.FailedFilter, C.FailedFilter>>();
 is<Same<P.OpenOptions, C.OpenOptions, "durability" | "storage" | "clock" | "lockTimeout" | "maxMessageBytes" | "wasm" | "signal">>();
 is<Mutual<P.WasmSource, C.WasmSource>>();
 is<Same<P.QueueOptions, C.QueueOptions, Exclude<keyof C.QueueOptions, "body">>>();
@@ -107,6 +122,12 @@ is<Equal<P.BrokerErrorCode, C.BrokerErrorCode>>();
 is<Same<P.BrokerError, C.BrokerError>>();
 is<Equal<P.BrokerError["name"], "BrokerError">>();
 is<Mutual<typeof P.isBrokerError, typeof C.isBrokerError>>();
+// With `after`, which the contract leaves open.
+is<[P.RetryLater] extends [C.RetryLater] ? true : false>();
+is<Equal<P.RetryLater["after"], number | Date | undefined>>();
+is<Mutual<ConstructorParameters<typeof P.RetryLater>, ConstructorParameters<typeof C.RetryLater>>>();
+is<Mutual<typeof P.UnrecoverableError, typeof C.UnrecoverableError>>();
+is<Mutual<ConstructorParameters<typeof P.UnrecoverableError>, ConstructorParameters<typeof C.UnrecoverableError>>>();
 
 // ── functions and constants ──
 
