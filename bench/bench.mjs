@@ -1,11 +1,12 @@
 /** Runs in the page: all lines, or those asked for. A line below its target is run once more, and the second run decides. */
 import { init } from "pocket-broker";
+import { LINES as DELAYED } from "./delayed.mjs";
 import { LINES as AGAINST_BARE } from "./lines.mjs";
 import { LINES as SCALE } from "./scale.mjs";
 
 export const ROUNDS = 11;
 export const QUICK_ROUNDS = 9;
-export const LINES = [...AGAINST_BARE, ...SCALE];
+export const LINES = [...AGAINST_BARE, ...SCALE, ...DELAYED];
 
 export async function runBench({ quick = false, lines = LINES.map((line) => line.id), tell = () => {} } = {}) {
   await init();
