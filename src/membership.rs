@@ -164,10 +164,15 @@ pub(crate) fn check_new(work: &mut Work<'_>, group: &str) -> Outcome<()> {
     if !conversation.is_some_and(|conversation| is_to_come(&conversation)) {
         return Ok(());
     }
+    Err(is_kept(work, group).into())
+}
+
+/// The error for a group of an id that is kept.
+pub(crate) fn is_kept(work: &Work<'_>, group: &str) -> Error {
     let text = format!(
         "The id {group} is kept for the group of an endpoint that is still to come. Take a random UUID for a new group."
     );
-    Err(work.at_commit(Error::new(ErrorCode::GroupInvalid, text).with("group", group)).into())
+    work.at_commit(Error::new(ErrorCode::GroupInvalid, text).with("group", group))
 }
 
 /// What a group knows.

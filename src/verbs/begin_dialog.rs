@@ -9,7 +9,8 @@ use crate::conversation::{Conversation, Side, State};
 use crate::definitions::{DEFAULT, MAX_NAME, check_name};
 use crate::due::{self, Due};
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::{Bits, Role, is_id};
+use crate::ids::{Bits, Decoded, Role, SideId, is_id};
+use crate::membership;
 use crate::reuse::Reuse;
 use crate::stop::Outcome;
 use crate::work::{Number, Purpose, Work};
@@ -174,7 +175,7 @@ impl Begun {
         };
         work.move_state(&conversation, Role::Initiator, from.number, None, Some(State::StartedOutbound))?;
         if let Some(group) = &group {
-            crate::membership::join(work, group, conversation.id_of(Role::Initiator));
+            membership::join(work, group, conversation.id_of(Role::Initiator));
         }
         if let Some(due) = Due::lifetime(&conversation) {
             work.put_due(&due, due::lifetime_record(self.number));
@@ -216,26 +217,67 @@ impl Begun {
         } else if let Some(group) = &self.options.related_group {
             group.to_ascii_lowercase().into()
         } else {
-            return Ok(None);
+            return self.own_group(work, service);
         };
         // The side whose own group it is, or any member of a group that sides were put into.
-        let member = crate::membership::any_member(work, &group)?;
-        if let Some((conversation, role)) = member {
-            if conversation.side(role).is_some_and(|side| side.service != service) {
-                let error = Error::new(
-                    ErrorCode::GroupInvalid,
-                    format!(
-                        "The group {group} belongs to the service \"{}\", and this dialog begins at \"{}\". A group has conversations of one service only.",
-                        conversation.service(role),
-                        self.options.from
-                    ),
-                );
-                return Err(work.at_commit(error.with("group", &*group)).into());
-            }
-            crate::membership::open(work, &group, conversation, role)?;
-        } else {
-            crate::membership::check_new(work, &group)?;
+        match membership::any_member(work, &group)? {
+            Some(member) => self.join(work, &group, member, service)?,
+            None => membership::check_new(work, &group)?,
         }
+        self.target_group(work)?;
         Ok(Some(group))
+    }
+
+    /// Its own group is explicit if it is there already: whoever was told of it within the transaction may have begun another dialog in it before
+    /// the commit.
+    fn own_group(&self, work: &mut Work<'_>, service: u32) -> Outcome<Option<Rc<str>>> {
+        if !matches!(work.purpose, Purpose::CommitOf(_)) {
+            return Ok(None);
+        }
+        let group = self.group_of(Role::Initiator);
+        let read = membership::read_ahead(work, &group);
+        self.target_group(work)?;
+        read?;
+        let Some(member) = membership::any_member(work, &group)? else { return Ok(None) };
+        self.join(work, &group, member, service)?;
+        Ok(Some(group))
+    }
+
+    /// Refuses when somebody has made a group of the id that is kept for the target's.
+    fn target_group(&self, work: &mut Work<'_>) -> Outcome<()> {
+        if !matches!(work.purpose, Purpose::CommitOf(_)) {
+            return Ok(());
+        }
+        let group = self.group_of(Role::Target);
+        match membership::any_member(work, &group)? {
+            Some(_) => Err(membership::is_kept(work, &group).into()),
+            None => Ok(()),
+        }
+    }
+
+    fn group_of(&self, role: Role) -> Rc<str> {
+        Decoded { side: SideId { conversation: self.number, role }, is_group: true, bits: self.bits }.text()
+    }
+
+    /// Puts the conversation beside a member of a group.
+    fn join(
+        &self,
+        work: &mut Work<'_>,
+        group: &Rc<str>,
+        (conversation, role): (Box<Conversation>, Role),
+        service: u32,
+    ) -> Outcome<()> {
+        if conversation.side(role).is_some_and(|side| side.service != service) {
+            let error = Error::new(
+                ErrorCode::GroupInvalid,
+                format!(
+                    "The group {group} belongs to the service \"{}\", and this dialog begins at \"{}\". A group has conversations of one service only.",
+                    conversation.service(role),
+                    self.options.from
+                ),
+            );
+            return Err(work.at_commit(error.with("group", &**group)).into());
+        }
+        membership::open(work, group, conversation, role)
     }
 }

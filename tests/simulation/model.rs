@@ -95,6 +95,13 @@ impl Model {
     /// A dialog that is not there yet.
     pub(crate) fn begin(&mut self, names: &Names, begin: &Begin, id: &Rc<str>, now: f64) -> Result<(), ErrorCode> {
         self.world.queue_of(begin.from).ok_or(ErrorCode::ServiceNotFound)?;
+        let own = |is_initiator| names.handles.get(&(Rc::clone(id), is_initiator)).map(|handle| own_group(handle));
+        let is_there = |group: &Rc<str>| self.world.sides.keys().any(|end| names.group_of(&self.world, end) == *group);
+        // Whoever was told of its groups before its commit may have made them.
+        if own(false).is_some_and(|group| is_there(&group)) {
+            return Err(ErrorCode::GroupInvalid);
+        }
+        let found = own(true).filter(is_there);
         let group = match &begin.related {
             Some(Related::Conversation(related)) => {
                 let related = self.resolve(names, related);
@@ -102,7 +109,7 @@ impl Model {
                 Some(names.group_of(&self.world, &related))
             }
             Some(Related::Group(group)) => Some(Rc::clone(group)),
-            None => None,
+            None => found,
         };
         if let Some(group) = &group {
             let is_member = |end: &&End| names.group_of(&self.world, end) == *group;

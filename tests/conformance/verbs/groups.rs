@@ -20,6 +20,7 @@ mount! {
     a_group_outlives_the_conversation_it_is_named_after,
     a_group_is_left_before_it_is_counted,
     d09_the_group_of_a_target_to_come_is_kept_for_it,
+    d09_a_group_that_is_named_before_it_is_there_is_one_group,
     what_a_group_knows_goes_with_its_last_conversation,
     what_a_group_knows_is_found_by_handle_and_id,
     what_a_group_knows_is_transactional,
@@ -87,6 +88,30 @@ async fn d09_the_group_of_a_target_to_come_is_kept_for_it(shop: &Shop) {
     shop.end(&dialog.target).await;
     let again = begin(shop, BeginDialog { related_group: Some(group.to_string()), ..to_kitchen() }).await;
     assert_eq!(again.group_id, group, "that target will not come back");
+}
+
+/// A transaction has told of a conversation, and another dialog is begun in its group before the commit.
+async fn d09_a_group_that_is_named_before_it_is_there_is_one_group(shop: &Shop) {
+    for (service, is_target) in [("Counter", false), ("Front", false), ("Counter", true)] {
+        let transaction = shop.broker.begin().expect("the broker is open");
+        let begun = transaction.begin_dialog(to_kitchen()).await.expect("the dialog begins");
+        let group = if is_target { begun.group_id.replacen('8', "c", 1) } else { begun.group_id.to_string() };
+        let early = BeginDialog { related_group: Some(group.clone()), ..dialog_of(service, "Kitchen") };
+        let early = begin(shop, early).await;
+        let committed = transaction.commit().await;
+        if service == "Counter" && !is_target {
+            committed.expect("both are in it");
+            let members = EndpointFilter { group: Some(early.group_id.clone()), ..EndpointFilter::default() };
+            assert_eq!(shop.endpoints(members).await.len(), 2);
+            shop.broker.set_group_state(&begun.handle, Body::small(Value::from("known"))).await.expect("it is there");
+            assert_eq!(known(shop, &early.handle).await.as_deref(), Some("known"), "one group");
+            shop.end(&begun.handle).await;
+        } else {
+            refused(committed, ErrorCode::GroupInvalid);
+        }
+        shop.end(&early.handle).await;
+        shop.assert_sound().await;
+    }
 }
 
 async fn a_related_dialog_joins_the_group(shop: &Shop) {
