@@ -104,10 +104,9 @@ pub(crate) struct Core {
 
 /// Claims numbers in a storage transaction of its own.
 async fn claim(tx: &Tx, number: Number, count: u64) -> Result<u64> {
-    let key = Key::from("numbers");
-    let mut numbers = Numbers::read(tx.get(StoreName::Meta, &key).await?.as_ref())?;
+    let mut numbers = Numbers::read(tx.get(StoreName::Meta, &Numbers::key()).await?.as_ref())?;
     let first = numbers.claim(number, count);
-    tx.put(StoreName::Meta, key, numbers.record());
+    tx.put(StoreName::Meta, Numbers::key(), numbers.record());
     Ok(first)
 }
 
@@ -211,7 +210,8 @@ impl Core {
     }
 
     /// A conversation number that nobody has ever had.
-    pub(crate) async fn conversation_number(&self) -> Result<u64> {
+    pub(crate) async fn conversation_number(self: &Rc<Self>) -> Result<u64> {
+        let mut mended = None;
         loop {
             if let Some(number) = self.next_number() {
                 return Ok(number);
@@ -219,7 +219,10 @@ impl Core {
             let claim = self.transact(&[StoreName::Meta], Mode::ReadWrite, async |tx| {
                 claim(tx, Number::Conversation, CONVERSATIONS).await
             });
-            let claimed = claim.await?;
+            let claimed = match claim.await {
+                Err(error) if self.mend(&error, &mut mended).await? => continue,
+                claimed => claimed?,
+            };
             // Another BEGIN may have claimed a block meanwhile: one of the two goes unused.
             self.conversations.set((claimed, claimed + CONVERSATIONS));
         }

@@ -18,6 +18,8 @@ pub(crate) struct Driver<'a> {
     /// The call that the next verb is run for.
     pub(crate) call: u64,
     pub(crate) catalog: Rc<Catalog>,
+    /// The catalogue was read in this very storage transaction.
+    pub(crate) is_fresh: bool,
     pub(crate) reads: &'a mut Reads,
     pub(crate) changes: &'a mut Changes,
 }
@@ -26,6 +28,7 @@ impl Driver<'_> {
     /// Reads the definitions within the storage transaction: from here on they are the present ones, whatever other contexts do.
     pub(crate) async fn read_definitions(&mut self) -> Result<()> {
         self.catalog = Rc::new(definitions::load(self.tx).await?);
+        self.is_fresh = true;
         self.core.keep_catalog(Rc::clone(&self.catalog));
         Ok(())
     }
@@ -50,6 +53,7 @@ impl Driver<'_> {
             let mut work = Work {
                 core: self.core,
                 catalog,
+                is_fresh: self.is_fresh,
                 now: self.core.host.clock.now(),
                 purpose,
                 call: self.call,

@@ -5,6 +5,7 @@
 //! they are. What a newer build has written is not touched: that is `VersionTooNew`.
 
 mod conversations;
+mod numbers;
 mod others;
 mod rows;
 
@@ -132,6 +133,8 @@ fn set_aside_at(work: &mut Work<'_>, (store, key): &Place) -> Outcome<bool> {
         StoreName::Due => others::mend_timer(work, key),
         StoreName::Members => others::mend_member(work, key),
         StoreName::Queues => others::mend_queue(work, key),
+        StoreName::Seen => others::mend_seen(work, key),
+        StoreName::Meta => numbers::mend(work, key),
         _ => Ok(false),
     }
 }

@@ -38,7 +38,7 @@ impl Work<'_> {
         let numbers = self.changes.numbers.get_or_insert_default();
         let changed = change(numbers);
         let record = numbers.record();
-        self.changes.writes.push(Change::Put(StoreName::Meta, Key::from("numbers"), record));
+        self.changes.writes.push(Change::Put(StoreName::Meta, Numbers::key(), record));
         Ok(changed)
     }
 
@@ -47,7 +47,7 @@ impl Work<'_> {
         if let Some(numbers) = self.changes.numbers {
             return Ok(numbers);
         }
-        let record = self.get(StoreName::Meta, Key::from("numbers"))?;
+        let record = self.get(StoreName::Meta, Numbers::key())?;
         let numbers = Numbers::read(record.as_ref())?;
         self.changes.numbers = Some(numbers);
         Ok(numbers)
@@ -81,10 +81,21 @@ impl Default for Numbers {
 }
 
 impl Numbers {
+    /// Where the record is.
+    pub(crate) fn key() -> Key {
+        Key::from("numbers")
+    }
+
+    /// The next of each kind, in their order, and how many messages are delayed.
+    pub(crate) fn beginning_with(next: [u64; 5], delayed: u64) -> Self {
+        Self { next, delayed }
+    }
+
     pub(crate) fn read(record: Option<&Value>) -> Result<Self> {
         let mut numbers = Self::default();
-        let Some(record) = record else { return Ok(numbers) };
         let mut read = || {
+            // Every database is born with it.
+            let record = record.ok_or(crate::record::Unreadable::Field("it is missing"))?;
             let mut fields = crate::record::Fields::open(record)?;
             for number in &mut numbers.next {
                 *number = fields.optional_number()?.unwrap_or(1);
@@ -92,7 +103,7 @@ impl Numbers {
             numbers.delayed = fields.optional_number()?.unwrap_or(0);
             Ok(())
         };
-        read().map_err(|problem: crate::record::Unreadable| problem.at(StoreName::Meta, &Key::from("numbers")))?;
+        read().map_err(|problem: crate::record::Unreadable| problem.at(StoreName::Meta, &Self::key()))?;
         Ok(numbers)
     }
 

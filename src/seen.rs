@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use num_traits::ToPrimitive;
 use uuid::Uuid;
 
 use crate::body::Value;
@@ -26,6 +27,13 @@ pub(crate) struct SeenId {
 }
 
 impl SeenId {
+    /// The id that a key is of.
+    pub(crate) fn of(key: &Key) -> Option<Self> {
+        let Key::List(parts) = key else { return None };
+        let [_, Key::Number(queue), Key::Text(id)] = parts.as_slice() else { return None };
+        Some(Self { queue: queue.to_u32()?, id: Rc::clone(id) })
+    }
+
     pub(crate) fn key(&self) -> Key {
         Key::list([0u32.into(), self.queue.into(), Key::Text(Rc::clone(&self.id))])
     }
@@ -72,7 +80,7 @@ impl SeenId {
 }
 
 /// What a record says: the first message, and when the id is free again.
-fn read(record: &Value) -> Read<(Uuid, Instant)> {
+pub(crate) fn read(record: &Value) -> Read<(Uuid, Instant)> {
     let mut fields = Fields::open(record)?;
     let message = fields.any().bytes().and_then(|bytes| Uuid::from_slice(&bytes).ok());
     Ok((message.ok_or(Unreadable::Field("the id of a message is missing"))?, fields.float()?))
@@ -81,11 +89,8 @@ fn read(record: &Value) -> Read<(Uuid, Instant)> {
 /// The key of the due row that belongs to a record, for the audit.
 #[cfg(feature = "audit")]
 pub(crate) fn due_key(key: &Key, record: &Value) -> Option<Key> {
-    let Key::List(parts) = key else { return None };
-    let [_, Key::Number(queue), Key::Text(id)] = parts.as_slice() else { return None };
-    let queue = num_traits::ToPrimitive::to_u32(queue)?;
     let (_, expires_at) = read(record).ok()?;
-    Some(SeenId { queue, id: Rc::clone(id) }.due(expires_at).key())
+    Some(SeenId::of(key)?.due(expires_at).key())
 }
 
 /// A due row: the id has expired.

@@ -42,6 +42,8 @@ pub(crate) enum Purpose {
 pub(crate) struct Work<'a> {
     pub(crate) core: &'a Core,
     pub(crate) catalog: Rc<Catalog>,
+    /// It is the one that is stored: it was read in this very storage transaction.
+    pub(crate) is_fresh: bool,
     pub(crate) now: Instant,
     pub(crate) purpose: Purpose,
     /// The call that the verb is run for.
@@ -178,9 +180,18 @@ impl Work<'_> {
     /// A queue's record. Stops when it was written under other definitions than ours.
     pub(crate) fn queue(&mut self, number: u32) -> Outcome<&Queue> {
         self.need([], [number])?;
+        let is_fresh = self.is_fresh;
         match self.changes.queues.get(&number).and_then(|cached| cached.current.as_ref()) {
             Some(queue) if queue.stamp == self.catalog.stamp => Ok(queue),
-            _ => Err(Stop::Stale),
+            _ if !is_fresh => Err(Stop::Stale),
+            known => {
+                let problem = if known.is_some() {
+                    "it belongs to other definitions than those that are stored"
+                } else {
+                    "it is missing"
+                };
+                Err(Error::corrupt(StoreName::Queues.name(), &Key::from(number), problem).into())
+            }
         }
     }
 

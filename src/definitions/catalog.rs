@@ -26,7 +26,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn number(self) -> u32 {
+    pub(crate) const ALL: [Self; 5] = [Self::MessageType, Self::Contract, Self::Queue, Self::Service, Self::Priority];
+
+    pub(crate) fn number(self) -> u32 {
         match self {
             Self::MessageType => 0,
             Self::Contract => 1,

@@ -8,9 +8,10 @@ use super::catalog::Kind;
 use super::define::{implicit_service, new_queue};
 use super::{Catalog, Contract, DEFAULT, ERROR_QUEUE, MessageType, SentBy, Validation};
 use crate::body::Value;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::ids::{Ids, text};
 use crate::queue::Queue;
+use crate::record::Unreadable;
 use crate::store::{Direction, Key, Range, StoreName, Tx};
 use crate::work::{Number, Numbers};
 
@@ -46,19 +47,20 @@ pub(crate) async fn load(tx: &Tx) -> Result<Catalog> {
     let mut catalog = Catalog::default();
     catalog.message_types.insert(DEFAULT.into(), MessageType { validation: Validation::None });
     catalog.contracts.insert(DEFAULT.into(), Contract { entries: vec![(DEFAULT.into(), SentBy::Any)] });
-    for record in tx.get_range(StoreName::Definitions, &Range::all(), None, Direction::Forward).await? {
-        catalog.read(&record).map_err(|problem| {
-            problem.at(StoreName::Definitions, &record.item(2).text().unwrap_or_default().as_str().into())
-        })?;
+    let records = tx.get_range(StoreName::Definitions, &Range::all(), None, Direction::Forward).await?;
+    for (index, record) in records.iter().enumerate() {
+        if let Err(problem) = catalog.read(record) {
+            // Only the store knows the key of such a record.
+            let keys = tx.get_keys(StoreName::Definitions, &Range::all(), None).await?;
+            pass_over(problem, keys.get(index))?;
+        }
     }
-    let key = Key::from(FIRST_QUEUE);
-    let first = tx
-        .get(StoreName::Queues, &key)
-        .await?
-        .ok_or_else(|| Error::corrupt(StoreName::Queues.name(), &key, "the queue \"error\" is missing"))?;
-    catalog.stamp = match Queue::from_record(FIRST_QUEUE, &first) {
+    let first = tx.get(StoreName::Queues, &Key::from(FIRST_QUEUE)).await?;
+    catalog.stamp = match first.map(|first| Queue::from_record(FIRST_QUEUE, &first)).transpose() {
+        Ok(Some(first)) => first.stamp,
+        Err(error) if !error.is_corrupt() => return Err(error),
         // The others have it, too: whoever needs this one mends it.
-        Err(error) if error.is_corrupt() => {
+        _ => {
             let queues = tx.get_range(StoreName::Queues, &Range::all(), None, Direction::Forward).await?;
             queues
                 .iter()
@@ -67,7 +69,28 @@ pub(crate) async fn load(tx: &Tx) -> Result<Catalog> {
                 .max()
                 .unwrap_or(0)
         }
-        first => first?.stamp,
     };
     Ok(catalog)
+}
+
+/// A definition can't be read. What has no number is as if it had never been defined: the application defines it again, and it is the same. A queue
+/// and a service are what their rows say that they belong to, by numbers that nobody else knows.
+fn pass_over(problem: Unreadable, key: Option<&Key>) -> Result<()> {
+    let key = key.cloned().unwrap_or(Key::Number(-1.0));
+    let error = problem.at(StoreName::Definitions, &key);
+    let Key::List(parts) = &key else { return Err(error) };
+    let [Key::Number(kind), Key::Text(name)] = parts.as_slice() else { return Err(error) };
+    let kind = Kind::ALL.into_iter().find(|known| f64::from(known.number()) == *kind);
+    match kind {
+        Some(Kind::MessageType | Kind::Contract | Kind::Priority) if error.is_corrupt() => Ok(()),
+        Some(kind @ (Kind::Queue | Kind::Service)) if error.is_corrupt() => {
+            let what = if kind == Kind::Queue { "queue" } else { "service" };
+            let text = format!(
+                "The definition of the {what} \"{name}\" can't be read, and nothing else says what it was. Its messages are still there. Put the record of the object store \"definitions\" back if there is a copy of it, or delete the broker with deleteBroker to begin anew."
+            );
+            let named = Error::new(ErrorCode::StorageCorrupt, text).with("store", StoreName::Definitions.name());
+            Err(named.with("key", key.to_value()).with(what, &**name))
+        }
+        _ => Err(error),
+    }
 }

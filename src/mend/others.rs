@@ -1,15 +1,17 @@
 //! Records that other records tell the most of: timers, names, the state of a group, the counters of a queue.
 
-use super::{Lost, problem_of, raw_row};
+use super::{Lost, lost_in, problem_of, raw_row};
 use crate::body::{Body, Value};
 use crate::conversation::Conversation;
 use crate::due::{Due, DueKind, timer_body, timer_record};
+use crate::error_queue::{self, FailedAt};
 use crate::ids::SideId;
 use crate::lane::Lane;
 use crate::membership;
 use crate::queue::Queue;
 use crate::record;
 use crate::reuse::{Reuse, named};
+use crate::seen::{self, SeenId};
 use crate::stop::{Outcome, Stop};
 use crate::store::{Change, Key, Range, StoreName};
 use crate::work::Work;
@@ -97,22 +99,50 @@ fn mend_state(work: &mut Work<'_>, key: &Key, record: Value, group: &std::rc::Rc
     Ok(true)
 }
 
-/// The counters of a queue are counted anew, from all conversations of its services.
+/// An id that `enqueue` was given is free again: which message had it, and for how long, nobody else knows. The record goes to the error queue as it is.
+pub(super) fn mend_seen(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
+    let Some(seen) = SeenId::of(key) else { return Ok(false) };
+    let Some(record) = work.get(StoreName::Seen, key.clone())? else { return Ok(true) };
+    let problem = match seen::read(&record) {
+        Ok(_) => return Ok(true),
+        Err(problem) => problem_of(problem, (StoreName::Seen, key))?,
+    };
+    // What takes the record away would take the next one of the id away.
+    let kind = DueKind::Seen(std::rc::Rc::clone(&seen.id));
+    let due: Vec<Due> = work
+        .get_keys(StoreName::Due, Range::all(), None)?
+        .iter()
+        .filter_map(Due::read)
+        .filter(|due| due.kind == kind && due.number == u64::from(seen.queue))
+        .collect();
+    due.iter().for_each(|due| work.drop_due(due));
+    work.write(Change::Delete(StoreName::Seen, key.clone()));
+    let row = raw_row(work, StoreName::Seen, key, record, Vec::new());
+    let queue = work.catalog.queue_by_number(seen.queue).map(|queue| std::rc::Rc::clone(&queue.name));
+    let failed = lost_in(work, None, "".into(), 0, &problem);
+    let queue = queue.unwrap_or_else(|| std::rc::Rc::clone(&failed.queue));
+    error_queue::put(work, FailedAt { queue, ..failed }, row)?;
+    Ok(true)
+}
+
+/// The counters of a queue are counted anew, from all conversations of its services; and one whose record is missing, or was written under
+/// other definitions than those that are stored, gets one that belongs to them.
 pub(super) fn mend_queue(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
     let Some(number) = super::number(key).and_then(|number| u32::try_from(number).ok()) else { return Ok(false) };
-    let Some(record) = work.get(StoreName::Queues, key.clone())? else { return Ok(false) };
-    match Queue::from_record(number, &record) {
-        Ok(_) => return Ok(true),
-        Err(error) if error.is_corrupt() => {}
-        Err(error) => return Err(error.into()),
+    if !work.is_fresh {
+        return Err(Stop::Stale);
     }
-    // Every other queue says by its stamp whether the definitions are the present ones.
     let catalog = std::rc::Rc::clone(&work.catalog);
-    for other in catalog.queues.values().filter(|other| other.number != number) {
-        let record = work.get(StoreName::Queues, Key::from(other.number))?;
-        let other = record.and_then(|record| Queue::from_record(other.number, &record).ok());
-        if other.is_some_and(|other| other.stamp != catalog.stamp) {
-            return Err(Stop::Stale);
+    if let Some(record) = work.get(StoreName::Queues, key.clone())? {
+        match Queue::from_record(number, &record) {
+            Ok(queue) if queue.stamp == catalog.stamp => return Ok(true),
+            Ok(queue) => {
+                let queue = Queue { stamp: catalog.stamp, ..queue };
+                work.write(Change::Put(StoreName::Queues, key.clone(), queue.record()));
+                return Ok(true);
+            }
+            Err(error) if error.is_corrupt() => {}
+            Err(error) => return Err(error.into()),
         }
     }
     let Some(definition) = catalog.queue_by_number(number) else { return Ok(false) };

@@ -86,6 +86,7 @@ mod leases;
 mod lifetimes;
 mod locks;
 mod mended;
+mod mended_roots;
 mod move_conversation;
 mod poison;
 mod poller;

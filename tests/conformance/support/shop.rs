@@ -93,6 +93,11 @@ impl Shop {
         self.tab(|_| Sharing::Alone).await.0
     }
 
+    /// Another tab, if it can be opened.
+    pub(crate) async fn try_another_tab(&self) -> Result<Broker> {
+        Broker::open(host(Rc::clone(&self.store), self.tabs.get() + 1).host).await
+    }
+
     async fn tab(&self, sharing: impl Fn(u64) -> Sharing) -> (Broker, Rc<ManualTimer>) {
         self.tabs.set(self.tabs.get() + 1);
         let TestHost { host: mut other, pulse, .. } = host(Rc::clone(&self.store), self.tabs.get());
