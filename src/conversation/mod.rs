@@ -194,7 +194,7 @@ pub(crate) struct Side {
     pub(crate) held: Option<Held>,
     /// The order in the key of its turn to come back in, while the queue is off and something waits.
     pub(crate) held_turn: Option<u64>,
-    /// Rises when a holder of its group is robbed.
+    /// Another one when the side was made anew from a record that could not be read.
     pub(crate) fence: u64,
     /// Runs on disk, about: END sweeps many of them in slices.
     pub(crate) runs: u64,

@@ -73,7 +73,8 @@ impl Conversation {
                 lane: None,
             };
             let (initiator, target) = (fields.any(), fields.any());
-            let failed = |there: bool| there.then(|| Side::new(0, State::Error, 5, None));
+            // Whoever has received from the one that was there comes too late.
+            let failed = |there: bool| there.then(|| Side { fence: 1, ..Side::new(0, State::Error, 5, None) });
             // The end of a lane is alone, and one that was never reached is not here.
             conversation.initiator = failed(!initiator.is_null());
             conversation.target =

@@ -174,11 +174,11 @@ fn take_out(work: &mut Work<'_>, rows: &Rows, raw: Option<(&Key, Value, &str)>) 
     let service = side.service;
     // The queue's record says whether the definitions are the present ones.
     work.queue_of(service)?;
+    let Some(taken) = rows.take(work, side)? else { return Ok(None) };
     let retry = side.retry.as_ref().map(|retry| retry.row);
     if retry.is_some_and(|(class, number)| class == rows.class && (rows.from..rows.to).contains(&number)) {
         recoverability::forget(work, id, side);
     }
-    let Some(taken) = rows.take(work, side)? else { return Ok(None) };
     let gone = taken.unread + taken.kept + taken.copies.max(taken.outgoing);
     if gone == 0 && raw.is_none() {
         // Somebody else was faster.

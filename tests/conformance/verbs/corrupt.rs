@@ -8,7 +8,7 @@ use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Direction, Fault, Key, Mode, Operation, Range, StoreName};
 use pocket_broker::{BeginDialog, EndpointFilter, Extent, ReceiveOptions, RowFilter};
 
-use super::super::support::shop::{Dialog, Shop, begin, keyed, named, refused, show_all, to_kitchen, top_of};
+use super::super::support::shop::{Dialog, Shop, begin, keyed, named, receive, refused, show_all, to_kitchen, top_of};
 use super::super::support::transact;
 use super::set_aside::failed;
 
@@ -23,6 +23,7 @@ mount! {
     d37_the_last_of_a_group_takes_its_state_along,
     d37_two_tabs_and_no_space,
     d37_what_can_be_told_stays_in_state_er,
+    d37_who_has_received_from_what_was_made_anew_is_refused,
     d37_written_by_a_newer_build_it_is_not_touched,
 }
 
@@ -115,6 +116,18 @@ async fn d37_what_can_be_told_stays_in_state_er(shop: &Shop) {
         assert_eq!(failed(shop).await.len(), 4, "a copy, an answer, a message and the record");
         shop.broker.discard_failed(&Default::default()).await.expect("they can be deleted");
     }
+}
+
+/// The cursor of the new one is where the old one's was.
+async fn d37_who_has_received_from_what_was_made_anew_is_refused(shop: &Shop) {
+    let dialog = shop.order("a").await;
+    let transaction = begin(shop);
+    assert_eq!(receive(&transaction, "kitchen").await, ["0 Order 0 a"]);
+    replace(shop, 0, |record| without(&record, 14..15)).await;
+    refused(shop.try_send(&dialog.initiator, "Note", "x").await, ErrorCode::InvalidState);
+    refused(transaction.commit().await, ErrorCode::TransactionClosed);
+    shop.assert_sound().await;
+    assert_eq!(shop.receive_from("kitchen", &dialog.target).await, ["0 Error 0 -9686"]);
 }
 
 async fn d37_only_who_needs_it_meets_it(shop: &Shop) {
