@@ -297,7 +297,7 @@ impl Broker {
     /// Does what is due by now, and gives how many messages came of it. The same happens by itself while a broker is open.
     ///
     /// # Errors
-    /// Those of the store; `StorageCorrupt` after everything else that is due has been done.
+    /// Those of the store; `StorageCorrupt` and `QuotaExceeded` after everything else that is due has been done.
     pub async fn poll(&self) -> Result<u64> {
         let now = self.core.host.clock.now();
         let mut moved = 0;

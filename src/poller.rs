@@ -14,7 +14,6 @@ use futures_util::future::{Either, select};
 use crate::clock::Instant;
 use crate::core::Core;
 use crate::delayed::CircuitBreaker;
-use crate::due::Due;
 use crate::error::{Error, ErrorCode, Result};
 use crate::store::{Bound, Key, Mode, Range, StoreName, transact};
 use crate::verbs::{Answer, Poll, Polled, Verb};
@@ -71,13 +70,14 @@ impl Core {
             match self.poll_some(Range::all(), true, ROWS).await {
                 // Where there is no room to mend in, the others go on all the same.
                 Err(error) if self.mend(&error, &mut mended).await.unwrap_or(false) => {}
-                Err(error) if error.is_corrupt() => return self.poll_singly().await,
+                Err(error) if leaves_a_row(&error) => return self.poll_singly().await,
                 polled => return polled,
             }
         }
     }
 
-    /// There is a record that can't be read. Each row for itself: what is due elsewhere does not have to wait for it.
+    /// There is a record that can't be read, or no room for what comes of a row. Each row for itself: what is due elsewhere does not have to wait
+    /// for it.
     async fn poll_singly(self: &Rc<Self>) -> Result<Polled> {
         let now = self.host.clock.now();
         let mut range = Range::all();
@@ -88,7 +88,7 @@ impl Core {
                     all.moved += polled.moved;
                     all.next = polled.next;
                 }
-                Err(error) if error.code() == ErrorCode::StorageCorrupt => {
+                Err(error) if leaves_a_row(&error) => {
                     let keys =
                         transact::<Vec<Key>, Error>(&*self.host.store, &[StoreName::Due], Mode::ReadOnly, async |tx| {
                             tx.get_keys(StoreName::Due, &range, Some(2)).await
@@ -96,15 +96,29 @@ impl Core {
                     let mut keys = keys.await?.into_iter();
                     let Some(left) = keys.next() else { return Err(error) };
                     range.lower = Bound::Excluding(left);
-                    all.next = keys.next().and_then(|key| Due::read(&key.to_value())).map(|due| due.at);
+                    all.next = keys.next().and_then(|key| key.to_value().item(0).number());
                     all.problem = Some(error);
                 }
                 Err(error) => return Err(error),
             }
             if all.next.is_none_or(|next| next > now) {
-                return Ok(all);
+                break;
             }
         }
+        // And then what is delayed, as much of it as there is room for. No due row lies above this key.
+        range.lower = Bound::Excluding(Key::list([Key::List(Vec::new())]));
+        for rows in [ROWS, 1] {
+            match self.poll_some(range.clone(), true, rows).await {
+                Ok(polled) => {
+                    all.moved += polled.moved;
+                    all.next = [all.next, polled.next].into_iter().flatten().reduce(f64::min);
+                    break;
+                }
+                Err(error) if leaves_a_row(&error) => all.problem = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     async fn poll_some(self: &Rc<Self>, range: Range, delayed: bool, rows: usize) -> Result<Polled> {
@@ -114,6 +128,20 @@ impl Core {
             _ => Err(crate::call::unexpected()),
         }
     }
+}
+
+/// Whether it is the fault of one row, and others may go on.
+fn leaves_a_row(error: &Error) -> bool {
+    error.is_corrupt() || error.code() == ErrorCode::QuotaExceeded
+}
+
+/// Tells what is wrong, if it is time to. Gives the pause before it is tried again.
+fn trouble(core: &Rc<Core>, error: &Error) -> f64 {
+    let failing = core.poller.breaker.failure(core.host.clock.now(), core.host.fetch_breaker);
+    if failing.is_to_be_told && core.is_open() {
+        core.warn("fetch", error.into());
+    }
+    failing.pause
 }
 
 /// Lives as long as there is something to wait for and somebody to do it for. It does not keep the database open.
@@ -141,16 +169,19 @@ async fn run(core: Weak<Core>) {
         match this.poll().await {
             Ok(polled) => {
                 pause = 0.0;
-                this.poller.breaker.success();
                 polled.next.into_iter().for_each(|next| this.poll_by(next));
+                match polled.problem {
+                    // The others go on meanwhile.
+                    Some(problem) => {
+                        let again = trouble(&this, &problem);
+                        this.poll_by(this.host.clock.now() + again);
+                    }
+                    None => this.poller.breaker.success(),
+                }
             }
             // Nobody waits for an answer: it is tried again.
             Err(error) => {
-                let failing = this.poller.breaker.failure(this.host.clock.now(), this.host.fetch_breaker);
-                if failing.is_to_be_told && this.is_open() {
-                    this.warn("fetch", (&error).into());
-                }
-                pause = failing.pause;
+                pause = trouble(&this, &error);
                 this.poll_by(next);
             }
         }

@@ -15,7 +15,7 @@ use crate::ids::{Role, SideId};
 use crate::recoverability;
 use crate::seen;
 use crate::stop::{Outcome, Stop};
-use crate::store::{Range, StoreName};
+use crate::store::{Bound, Key, Range, StoreName};
 use crate::work::Work;
 
 /// Some of the due rows: the first `rows` of a range.
@@ -51,10 +51,17 @@ impl Poll {
         } else {
             Ok(None)
         };
-        let (keys, delayed) = (keys?, delayed?);
+        let (mut keys, delayed) = (keys?, delayed?);
         let mut rows: Vec<Due> = keys.iter().filter_map(Due::read).collect();
+        // Behind a page of which a newer build knows more, there is another one.
+        let mut later = self.behind(&keys);
+        while let Some((range, _)) = later.take_if(|(_, at)| rows.len() <= self.rows && *at <= now) {
+            keys = work.get_keys(StoreName::Due, range, (self.rows + 1).to_u32())?.to_vec();
+            rows.extend(keys.iter().filter_map(Due::read));
+            later = self.behind(&keys);
+        }
         let count = rows.iter().take(self.rows).take_while(|due| due.at <= now).count();
-        let mut next = rows.get(count).map(|due| due.at);
+        let mut next = rows.get(count).map(|due| due.at).or(later.map(|(_, at)| at));
         rows.truncate(count);
 
         let bodies = read_bodies(work, &rows);
@@ -86,6 +93,15 @@ impl Poll {
             moved += delayed.dispatch(work)?;
         }
         Ok(Polled { moved, next, problem: None })
+    }
+}
+
+impl Poll {
+    /// What lies behind a page of keys that is full, and from when on.
+    fn behind(&self, keys: &[Value]) -> Option<(Range, Instant)> {
+        let last = keys.last().filter(|_| keys.len() > self.rows)?;
+        let range = Range { lower: Bound::Excluding(Key::from_value(last)?), ..self.range.clone() };
+        Some((range, last.item(0).number()?))
     }
 }
 

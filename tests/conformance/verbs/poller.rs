@@ -1,11 +1,13 @@
 //! What is due happens by itself, once, whichever tabs are open.
 
+use pocket_broker::body::Value;
 use pocket_broker::error::{Error, ErrorCode};
-use pocket_broker::store::{Fault, Operation, StoreName};
+use pocket_broker::store::{Fault, Key, Mode, Operation, Range, StoreName};
 use pocket_broker::{BreakerState, Broker, Critical, Delay, EnqueueOptions, Thrown};
 
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, named};
+use super::super::support::transact;
 
 mount! {
     b82_a_timer_fires_by_itself,
@@ -24,6 +26,9 @@ mount_with_locks! {
     a_failing_poll_is_tried_again,
     d36_l12_trouble_of_the_poller_is_told_once_in_a_row,
     nobody_sleeps_while_nothing_is_due,
+    one_row_without_room_holds_up_no_other,
+    what_can_not_be_read_is_tried_again,
+    what_a_newer_build_knows_hides_nothing,
     l07_sleeps_have_bounds,
 }
 
@@ -201,16 +206,91 @@ async fn a_failing_poll_is_tried_again(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 1_000.0).await;
     until_sleeping(shop, &[1_000.0]).await;
-    shop.clock().advance(1_000.0);
+    let mut sleep = 1_000.0;
     for pause in [1_000.0; 8] {
-        let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
-        shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
-        shop.timer().fire();
+        no_room(shop);
+        wake(shop, sleep);
+        settle().await;
         until_sleeping(shop, &[pause]).await;
+        sleep = pause;
     }
     assert_eq!(shop.rows("counter").await, [""; 0]);
-    shop.timer().fire();
+    wake(shop, sleep);
     until_ready(shop, "counter", 1).await;
+}
+
+/// There is no room for what comes of the first row: with all together, and alone.
+fn no_room(shop: &Shop) {
+    for commit in [1, 2] {
+        let full = Error::new(ErrorCode::QuotaExceeded, "No space.");
+        shop.faults.plan(Operation::Commit, commit, Fault::Abort(full));
+    }
+}
+
+/// Two timers are due, and a message.
+async fn two_due(shop: &Shop) {
+    let (first, second) = (shop.begin().await, shop.order("m1").await);
+    timer(&shop.broker, &first.handle, 1_000.0).await;
+    timer(&shop.broker, &second.target, 1_000.0).await;
+    later(shop, "delayed", 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
+}
+
+async fn one_row_without_room_holds_up_no_other(shop: &Shop) {
+    two_due(shop).await;
+    no_room(shop);
+    wake(shop, 1_000.0);
+    settle().await;
+    until_ready(shop, "kitchen", 2).await;
+    until_ready(shop, "counter", 1).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    wake(shop, 1_000.0);
+    until_ready(shop, "counter", 2).await;
+    until_sleeping(shop, &[]).await;
+}
+
+async fn what_can_not_be_read_is_tried_again(shop: &Shop) {
+    two_due(shop).await;
+    let store = StoreName::Conversations;
+    transact(&*shop.store, &[store], Mode::ReadWrite, async |tx| {
+        let key = tx.get_keys(store, &Range::all(), Some(1)).await?.remove(0);
+        tx.put(store, key, Value::from("garbage"));
+        Ok(())
+    })
+    .await
+    .expect("it can be broken");
+    // There is no room to set it aside in.
+    shop.faults.plan(Operation::Commit, 1, Fault::Abort(Error::new(ErrorCode::QuotaExceeded, "No space.")));
+    wake(shop, 1_000.0);
+    settle().await;
+    until_ready(shop, "kitchen", 2).await;
+    until_ready(shop, "counter", 1).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    wake(shop, 1_000.0);
+    until_ready(shop, "error", 1).await;
+    until_sleeping(shop, &[]).await;
+}
+
+async fn what_a_newer_build_knows_hides_nothing(shop: &Shop) {
+    let keys: Vec<Key> = (0..600_u32).map(|stamp| Key::list([1.into(), stamp.into(), 99.into(), 0.into()])).collect();
+    transact(&*shop.store, &[StoreName::Due], Mode::ReadWrite, async |tx| {
+        keys.iter().for_each(|key| tx.put(StoreName::Due, key.clone(), Value::from("new")));
+        Ok(())
+    })
+    .await
+    .expect("a newer build has written them");
+    let begun = shop.begin().await;
+    timer(&shop.broker, &begun.handle, 1_000.0).await;
+    until_sleeping(shop, &[1_000.0]).await;
+    wake(shop, 1_000.0);
+    until_ready(shop, "counter", 1).await;
+    until_sleeping(shop, &[]).await;
+    transact(&*shop.store, &[StoreName::Due], Mode::ReadWrite, async |tx| {
+        keys.iter().for_each(|key| tx.delete(StoreName::Due, key.clone()));
+        Ok(())
+    })
+    .await
+    .expect("they can be deleted");
 }
 
 /// Whoever is open hears that what is due can't be done; once, until it could be.
@@ -224,23 +304,23 @@ async fn d36_l12_trouble_of_the_poller_is_told_once_in_a_row(shop: &Shop) {
         until_sleeping(shop, &[1_000.0]).await;
         shop.notices();
         shop.clock().advance(1_000.0);
-        for (passed, pause) in [(0.0, 1_000.0), (29_999.0, 1_000.0), (1.0, 10_000.0), (60_000.0, 10_000.0)] {
+        for (passed, pause) in [(0.0, 1_000.0), (29_000.0, 1_000.0), (1_000.0, 10_000.0), (60_000.0, 10_000.0)] {
             assert_eq!(told(), []);
             shop.clock().advance(passed);
-            let quota = Error::new(ErrorCode::QuotaExceeded, "No space.");
-            shop.faults.plan(Operation::Commit, 1, Fault::Abort(quota));
+            no_room(shop);
             shop.timer().fire();
+            settle().await;
             until_sleeping(shop, &[pause]).await;
-            if (passed, pause) == (1.0, 10_000.0) {
+            if (passed, pause) == (1_000.0, 10_000.0) {
                 let code = Some("QuotaExceeded".into());
                 let error = Thrown { name: "BrokerError".into(), message: "No space.".into(), code };
                 assert_eq!(told(), [Critical { source: "fetch".into(), error }]);
                 assert_eq!(breaker().await, BreakerState::Triggered);
-            } else if passed < 2.0 {
+            } else if passed < 2_000.0 {
                 assert_eq!(breaker().await, BreakerState::Armed);
             }
         }
-        shop.timer().fire();
+        wake(shop, 10_000.0);
         until_ready(shop, "counter", series).await;
     }
 }
