@@ -20,7 +20,10 @@ const IN_WEBKIT = [
 /** Hidden pages are slow and frozen ones stand still there alone, as far as drivers can make them. */
 const IN_CHROMIUM_ALONE = ["throttling.test.mjs"];
 
-/** Files about groups and who holds them: in the first browser they run again in pages without Web Locks, as on plain http. */
+/**
+ * Files about groups and who holds them: they run again, in every browser, in pages without Web Locks, as on plain http. (The others hold no
+ * group, or have Web Locks for their subject.)
+ */
 const WITHOUT_LOCKS = [
   "activation", "conversation", "enqueue", "events", "failures", "move", "pages", "poison", "receive", "retries", "services", "stats", "stopping", "timers", "transaction", "waiting",
 ].map((name) => `${name}.test.mjs`);
@@ -85,9 +88,9 @@ try {
     if (files.length > 0) results.push({ browser, ...(await suite(browser, files, packed.folder)) });
     else console.log(`--- js ${browser}: none of ${chosen.join(", ")} runs there`);
   }
-  const files = filesFor(browsers[0]).filter((name) => WITHOUT_LOCKS.includes(name));
-  if (files.length > 0 && browsers[0] !== "webkit") {
-    results.push({ browser: `${browsers[0]}_without_locks`, ...(await suite(browsers[0], files, packed.folder, "none")) });
+  for (const browser of browsers) {
+    const files = filesFor(browser).filter((name) => WITHOUT_LOCKS.includes(name));
+    if (files.length > 0) results.push({ browser: `${browser}_without_locks`, ...(await suite(browser, files, packed.folder, "none")) });
   }
 } finally {
   await rm(packed.folder, { recursive: true, force: true });
