@@ -1,8 +1,8 @@
 // Runs the conformance suites (tests/*.rs) in one browser, headless, each in the kind of context that its file names:
 //   node .ci/browser.mjs chromium|firefox|webkit [CONTEXT…]        FILTER=text runs the tests whose names hold the text
 // wasm-bindgen-test-runner starts the driver, the driver the browser (webdriver.json). Around it this script adds: an X server for
-// WebKit, a limit on the start and a second try of a start that failed (never of a test), the end of every process that a run left
-// behind, and the rule that a run without a single test has failed.
+// WebKit and one compiler less for its service worker, a limit on the start and a second try of a start that failed (never of a test), the end
+// of every process that a run left behind, and the rule that a run without a single test has failed.
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { access, constants, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
@@ -22,6 +22,13 @@ const TARGET = "wasm32-unknown-unknown";
 const START_LIMIT = 120_000; // From the runner's start to the first line from the page: seconds on an idle machine.
 const TEST_LIMIT = 900; // Seconds for one context's suite, which takes a quarter of it on two slow cores.
 const SIDE_BY_SIDE = 2; // Contexts at a time: a suite mostly waits for the browser's storage, so two take little longer than one.
+/**
+ * WebKitGTK 2.50's service worker runs without the optimizing compiler of WebAssembly (all of its other contexts, and the package's tests, run
+ * with it). With it a suite there failed now and then, each time by another value that no Rust computes: a division by something that is at
+ * least 1 was one by zero, a group that was held looked free in a test without any timing. Later versions of WebKit mend races in how code of
+ * that compiler replaces older code (bugs 307669 and 290296). To be tried again without this when there is a newer WebKitGTK.
+ */
+const WEBKIT_SERVICE_WORKER = { JSC_useOMGJIT: "0" };
 let starts = 3; // How often a suite is started at most. A browser that fails them all gets one for each suite after that.
 
 const root = resolve(fileURLToPath(import.meta.url), "../..");
@@ -230,7 +237,9 @@ async function main() {
   const queue = [...left];
   const work = async () => {
     for (let context = queue.shift(); context !== undefined; context = queue.shift()) {
-      results.set(context, await suite(context, files.get(context), environment));
+      const isCareful = browser === "webkit" && context === "service_worker";
+      if (isCareful) console.log("webkit service_worker: without WebAssembly's optimizing compiler");
+      results.set(context, await suite(context, files.get(context), isCareful ? { ...environment, ...WEBKIT_SERVICE_WORKER } : environment));
     }
   };
   await Promise.all(Array.from({ length: SIDE_BY_SIDE }, work));
