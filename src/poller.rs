@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::delayed::CircuitBreaker;
 use crate::error::{Error, ErrorCode, Result};
 use crate::store::{Bound, Key, Mode, Range, StoreName, transact};
-use crate::verbs::{Answer, Poll, Polled, Verb};
+use crate::verbs::{Answer, Poll, Polled, Verb, Which};
 use crate::work::Purpose;
 
 /// The shortest sleep: whatever is due by then is done together.
@@ -67,7 +67,7 @@ impl Core {
     pub(crate) async fn poll(self: &Rc<Self>) -> Result<Polled> {
         let mut mended = None;
         loop {
-            match self.poll_some(Range::all(), true, ROWS).await {
+            match self.poll_some(Which::All, ROWS).await {
                 // Where there is no room to mend in, the others go on all the same.
                 Err(error) if self.mend(&error, &mut mended).await.unwrap_or(false) => {}
                 Err(error) if leaves_a_row(&error) => return self.poll_singly().await,
@@ -83,7 +83,7 @@ impl Core {
         let mut range = Range::all();
         let mut all = Polled::default();
         loop {
-            match self.poll_some(range.clone(), false, 1).await {
+            match self.poll_some(Which::Due(range.clone()), 1).await {
                 Ok(polled) => {
                     all.moved += polled.moved;
                     all.next = polled.next;
@@ -105,24 +105,28 @@ impl Core {
                 break;
             }
         }
-        // And then what is delayed, as much of it as there is room for. No due row lies above this key.
-        range.lower = Bound::Excluding(Key::list([Key::List(Vec::new())]));
-        for rows in [ROWS, 1] {
-            match self.poll_some(range.clone(), true, rows).await {
+        // And then what is delayed, as much of it as there is room for. What can't be sent for what can't be read goes to the error queue.
+        let mut attempts = vec![(Which::Delayed(None), 1), (Which::Delayed(None), ROWS)];
+        while let Some((which, rows)) = attempts.pop() {
+            match self.poll_some(which.clone(), rows).await {
                 Ok(polled) => {
                     all.moved += polled.moved;
                     all.next = [all.next, polled.next].into_iter().flatten().reduce(f64::min);
                     break;
                 }
-                Err(error) if leaves_a_row(&error) => all.problem = Some(error),
+                Err(error) if leaves_a_row(&error) => {
+                    let may_refuse = rows == 1 && error.is_corrupt() && matches!(which, Which::Delayed(None));
+                    attempts.extend(may_refuse.then(|| (Which::Delayed(Some(error.clone())), 1)));
+                    all.problem = Some(error);
+                }
                 Err(error) => return Err(error),
             }
         }
         Ok(all)
     }
 
-    async fn poll_some(self: &Rc<Self>, range: Range, delayed: bool, rows: usize) -> Result<Polled> {
-        let poll = Rc::new(Verb::Poll(Poll { range, delayed, rows }));
+    async fn poll_some(self: &Rc<Self>, which: Which, rows: usize) -> Result<Polled> {
+        let poll = Rc::new(Verb::Poll(Poll { which, rows }));
         match self.commit(poll, Purpose::Commit, 0, None, None).await? {
             Answer::Polled(polled) => Ok(polled),
             _ => Err(crate::call::unexpected()),

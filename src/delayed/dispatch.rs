@@ -93,6 +93,15 @@ fn read_bodies(work: &mut Work<'_>, messages: &mut Vec<Delayed>) -> Outcome<Vec<
 impl Due {
     /// Dispatches all of it, in its order, and deletes it. Gives how many messages that were.
     pub(crate) fn dispatch(self, work: &mut Work<'_>) -> Outcome<u64> {
+        self.take(work, &|work, run| dispatch(work, run))
+    }
+
+    /// All of it goes to the error queue.
+    pub(crate) fn refuse(self, work: &mut Work<'_>, error: &Error) -> Outcome<u64> {
+        self.take(work, &|work, run| fail(work, run, error))
+    }
+
+    fn take(self, work: &mut Work<'_>, send: &dyn Fn(&mut Work<'_>, &[Delayed]) -> Outcome<u64>) -> Outcome<u64> {
         let Some((first, last)) = self.span else { return Ok(0) };
         let Self { messages, bodiless, unreadable, .. } = self;
         let total = count(messages.len() + bodiless.len() + unreadable.len());
@@ -115,7 +124,7 @@ impl Due {
         }
         let mut moved = 0;
         for run in messages.chunk_by(|one, other| one.to == other.to) {
-            moved += dispatch(work, run)?;
+            moved += send(work, run)?;
         }
         Ok(moved)
     }

@@ -32,7 +32,7 @@ pub(crate) use get_conversation_group::get_conversation_group;
 pub(crate) use group_state::GroupState;
 pub use move_conversation::Destination;
 pub(crate) use move_conversation::Move;
-pub(crate) use poll::{Poll, Polled};
+pub(crate) use poll::{Poll, Polled, Which};
 pub use receive::ReceiveOptions;
 pub(crate) use receive::{Received, check_timeout, receivable, receive};
 pub use send::{OutgoingMessage, Send};

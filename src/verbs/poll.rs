@@ -18,13 +18,22 @@ use crate::stop::{Outcome, Stop};
 use crate::store::{Bound, Key, Range, StoreName};
 use crate::work::Work;
 
-/// Some of the due rows: the first `rows` of a range.
+/// Some of what is due.
 #[derive(Debug)]
 pub(crate) struct Poll {
-    pub(crate) range: Range,
-    /// And as many of the delayed messages.
-    pub(crate) delayed: bool,
+    pub(crate) which: Which,
+    /// At most so many of each.
     pub(crate) rows: usize,
+}
+
+/// What of all that is due.
+#[derive(Clone, Debug)]
+pub(crate) enum Which {
+    All,
+    /// No delayed messages; the due rows of a range.
+    Due(Range),
+    /// Delayed messages alone. `Some`: they can't be sent, for this reason.
+    Delayed(Option<Error>),
 }
 
 /// What was due.
@@ -44,30 +53,43 @@ impl Poll {
         // What the verbs before this one did is to be seen.
         work.after_others()?;
         let now = work.now;
-        // Both stores at once.
-        let keys = work.get_keys(StoreName::Due, self.range.clone(), (self.rows + 1).to_u32()).map(<[Value]>::to_vec);
-        let delayed = if self.delayed {
-            dispatch::read_due(work, self.rows.to_u32().unwrap_or(u32::MAX)).map(Some)
-        } else {
-            Ok(None)
+        let most = self.rows.to_u32().unwrap_or(u32::MAX);
+        let range = match &self.which {
+            Which::All => Some(Range::all()),
+            Which::Due(range) => Some(range.clone()),
+            Which::Delayed(_) => None,
         };
-        let (mut keys, delayed) = (keys?, delayed?);
+        // Both stores at once.
+        let keys = range.map(|range| work.get_keys(StoreName::Due, range, Some(most + 1)).map(<[Value]>::to_vec));
+        let delayed = (!matches!(self.which, Which::Due(_))).then(|| dispatch::read_due(work, most));
+        let (mut keys, delayed) = (keys.transpose()?.unwrap_or_default(), delayed.transpose()?);
         let mut rows: Vec<Due> = keys.iter().filter_map(Due::read).collect();
         // Behind a page of which a newer build knows more, there is another one.
         let mut later = self.behind(&keys);
         while let Some((range, _)) = later.take_if(|(_, at)| rows.len() <= self.rows && *at <= now) {
-            keys = work.get_keys(StoreName::Due, range, (self.rows + 1).to_u32())?.to_vec();
+            keys = work.get_keys(StoreName::Due, range, Some(most + 1))?.to_vec();
             rows.extend(keys.iter().filter_map(Due::read));
             later = self.behind(&keys);
         }
-        let count = rows.iter().take(self.rows).take_while(|due| due.at <= now).count();
+        // A message that is due before the end of its conversation's lifetime goes before that.
+        let left = delayed.as_ref().and_then(|delayed| delayed.next).filter(|next| *next <= now);
+        let is_due = |due: &&Due| due.at <= now && left.is_none_or(|left| due.at < left);
+        let count = rows.iter().take(self.rows).take_while(is_due).count();
         let mut next = rows.get(count).map(|due| due.at).or(later.map(|(_, at)| at));
         rows.truncate(count);
 
         let bodies = read_bodies(work, &rows);
         work.need(rows.iter().filter_map(Due::conversation), [])?;
+        let bodies = bodies?;
         let mut moved = 0;
-        for (due, body) in rows.iter().zip(bodies?) {
+        if let Some(delayed) = delayed {
+            next = [next, delayed.next].into_iter().flatten().reduce(f64::min);
+            moved += match &self.which {
+                Which::Delayed(Some(error)) => delayed.refuse(work, error)?,
+                _ => delayed.dispatch(work)?,
+            };
+        }
+        for (due, body) in rows.iter().zip(bodies) {
             work.drop_due(due);
             moved += match (&due.kind, body) {
                 (_, Some(body)) => fire(work, due, body)?,
@@ -78,7 +100,7 @@ impl Poll {
                 (DueKind::Retention, None) => age(work, due)?,
                 (DueKind::Delivery, None) => {
                     let (rows, is_more) = deliver::go_on(work, due)?;
-                    next = if is_more { Some(due.at) } else { next };
+                    next = if is_more { Some(next.map_or(due.at, |next| next.min(due.at))) } else { next };
                     rows
                 }
                 (DueKind::Retry, None) => {
@@ -88,10 +110,6 @@ impl Poll {
                 (_, None) => expire(work, due)?,
             };
         }
-        if let Some(delayed) = delayed {
-            next = [next, delayed.next].into_iter().flatten().reduce(f64::min);
-            moved += delayed.dispatch(work)?;
-        }
         Ok(Polled { moved, next, problem: None })
     }
 }
@@ -100,7 +118,7 @@ impl Poll {
     /// What lies behind a page of keys that is full, and from when on.
     fn behind(&self, keys: &[Value]) -> Option<(Range, Instant)> {
         let last = keys.last().filter(|_| keys.len() > self.rows)?;
-        let range = Range { lower: Bound::Excluding(Key::from_value(last)?), ..self.range.clone() };
+        let range = Range { lower: Bound::Excluding(Key::from_value(last)?), ..Range::all() };
         Some((range, last.item(0).number()?))
     }
 }

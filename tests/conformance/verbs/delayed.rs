@@ -4,15 +4,16 @@ use std::rc::Rc;
 
 use pocket_broker::body::{Body, Part, Value};
 use pocket_broker::definitions::Status;
-use pocket_broker::error::ErrorCode;
-use pocket_broker::ids::text;
-use pocket_broker::store::StoreName;
+use pocket_broker::error::{Error, ErrorCode};
+use pocket_broker::ids::{Decoded, SideId, text};
+use pocket_broker::store::{Key, Mode, Range, StoreName};
 use pocket_broker::{
     BeginDialog, Broker, Delay, DelayedFilter, DelayedMessage, EnqueueOptions, Extent, FailedFilter, Next,
     OutgoingMessage, RowFilter,
 };
 
 use super::super::support::shop::{Shop, begin, keyed, refused, to_kitchen};
+use super::super::support::transact;
 
 mount! {
     l01_a_delay_that_is_none_is_refused,
@@ -29,6 +30,7 @@ mount! {
     l09_a_queue_that_is_off_is_no_failure,
     l09_a_queue_that_was_dropped_is_no_destination,
     l09_a_sender_whose_queue_is_off_waits,
+    l09_what_stands_in_its_way_is_no_reason_to_stop,
     l10_what_failed_says_how_and_is_sent_again,
     l11_what_can_not_be_read_goes_to_the_error_queue,
     l14_cancel_and_dispatch_exclude_each_other,
@@ -38,6 +40,7 @@ mount! {
     l17_what_is_not_due_is_not_read,
     l18_a_delay_beyond_the_lifetime_is_refused,
     l18_end_takes_them_along,
+    l18_it_goes_before_the_end_of_the_lifetime,
     a_large_body_waits_too,
     an_id_is_noted_when_it_is_enqueued,
     headers_priority_and_key_survive,
@@ -296,16 +299,11 @@ async fn l11_what_can_not_be_read_goes_to_the_error_queue(shop: &Shop) {
     enqueue_later(shop, "kitchen", "m1", at(1_000.0)).await;
     enqueue_later(shop, "kitchen", "m2", at(1_000.0)).await;
     enqueue_later(shop, "kitchen", "m3", at(1_000.0)).await;
-    let keys = super::super::support::transact(
-        &*shop.store,
-        &[StoreName::Delayed],
-        pocket_broker::store::Mode::ReadWrite,
-        async |tx| {
-            let keys = tx.get_keys(StoreName::Delayed, &pocket_broker::store::Range::all(), None).await?;
-            tx.put(StoreName::Delayed, keys[1].clone(), Value::from("garbage"));
-            Ok::<_, pocket_broker::error::Error>(keys)
-        },
-    )
+    let keys = transact(&*shop.store, &[StoreName::Delayed], Mode::ReadWrite, async |tx| {
+        let keys = tx.get_keys(StoreName::Delayed, &Range::all(), None).await?;
+        tx.put(StoreName::Delayed, keys[1].clone(), Value::from("garbage"));
+        Ok::<_, Error>(keys)
+    })
     .await
     .expect("it can be written");
     assert_eq!((keys.len(), shop.pass(1_000.0).await, count(shop).await), (3, 2, 0));
@@ -572,5 +570,39 @@ async fn l17_what_is_not_due_is_not_read(shop: &Shop) {
         3,
         "the keys and the records of what is due, and the next key"
     );
+    tab.close().await;
+}
+
+async fn l18_it_goes_before_the_end_of_the_lifetime(shop: &Shop) {
+    let options = BeginDialog { lifetime: Some(10_000.0), ..to_kitchen() };
+    let begun = shop.broker.begin_dialog(options).await.expect("it can be begun");
+    let messages = (0..300).map(|number| shop.message("Order", &number.to_string())).collect();
+    let to = vec![Rc::clone(&begun.handle)];
+    shop.broker.send_later(to, messages, Delay::After(9_000.0), None).await.expect("they can be sent later");
+    // Nobody was there at either time.
+    assert_eq!(shop.pass(60_000.0).await, 302, "the messages, and an Error for each side");
+    assert_eq!((shop.rows("error").await.len(), shop.rows("kitchen").await.len()), (0, 301));
+}
+
+async fn l09_what_stands_in_its_way_is_no_reason_to_stop(shop: &Shop) {
+    let first = shop.order("m1").await;
+    let second = shop.order("m2").await;
+    later(shop, &first.initiator, "m3", at(1_000.0)).await;
+    later(shop, &second.initiator, "m4", at(1_000.0)).await;
+    let number = SideId::number(Decoded::parse(&first.initiator).expect("a handle").side) / 2;
+    let key = || Key::Number(f64::from(u32::try_from(number).expect("a small number")));
+    transact(&*shop.store, &[StoreName::Conversations], Mode::ReadWrite, async |tx| {
+        tx.put(StoreName::Conversations, key(), Value::from("garbage"));
+        Ok::<_, Error>(())
+    })
+    .await
+    .expect("it can be written");
+    let tab = shop.another_tab().await;
+    shop.clock().advance(1_000.0);
+    while tab.poll().await.is_err() {}
+    assert!(shop.rows_of("kitchen", &second.target).await.contains(&"1 Note 1 m4".to_owned()));
+    assert_eq!(shop.records_in(StoreName::Delayed).await, 0, "nothing is tried for ever");
+    let failed = shop.messages("error", RowFilter::default()).await;
+    assert!(failed.iter().any(|message| message.body.text().as_deref() == Some("m3")), "it is not lost");
     tab.close().await;
 }
