@@ -289,31 +289,35 @@ inPage("after the last attempt a message moves to the error queue, with what fai
   h.equal([await broker.discardFailed({}), await broker.failed().first()], [1, undefined]);
 });
 
-withPages("several pages activating one queue share the work, and each message is handled once, in order", 3, async (pages) => {
+withPages("several pages activating one queue share the work, whoever sends, and each message is handled once, in order", 3, async ([sender, ...pages]) => {
   const name = `activation-${crypto.randomUUID()}`;
-  for (const page of pages) {
-    await page.step(async (h, _, name) => {
-      h.state.broker = await h.open({ definitions: h.shop() }, name);
-      h.state.handled = [];
-    }, name);
+  await sender.step(async (h, _, name) => { h.state.broker = await h.open({ definitions: h.shop() }, name); }, name);
+  for (const [page, by] of pages.map((page, index) => [page, `page ${index}`])) {
+    await page.step(async (h, _, { name, by }) => {
+      h.state.broker = await h.open({}, name);
+      const channel = new BroadcastChannel(`${name} begun`);
+      h.afterwards(() => channel.close());
+      const others = new Promise((resolve) => { channel.onmessage = resolve; });
+      h.state.activation = h.state.broker.activate("kitchen", async ([message], tx) => {
+        // No page does it all before the other one has woken.
+        channel.postMessage(by);
+        await h.within(30_000, others, "a handler in the other page");
+        await tx.send(message, "Confirm", { n: message.body.n, by });
+      }, { maxReaders: 2 });
+      await h.state.activation.idle();
+    }, { name, by });
   }
-  for (const page of pages) {
-    await page.step((h) => {
-      h.state.activation = h.state.broker.activate("kitchen", ([message]) => { h.state.handled.push([message.conversationHandle, message.body.n]); }, { maxReaders: 2 });
-    });
-  }
-  await Promise.all(pages.map((page) => page.step(async (h) => { for (let each = 0; each < 5; each += 1) await h.order(h.state.broker, 10); })));
-  await pages[0].step((h) => h.until(async () => (await h.state.broker.count("kitchen")) === 0, "an empty queue", 60_000));
-  const handled = [];
-  for (const page of pages) {
-    handled.push(...await page.step(async (h) => {
-      await h.state.activation.stop();
-      return h.state.handled;
-    }));
-  }
-  assert.equal(handled.length, 150);
-  const numbers = new Map();
-  for (const [handle, n] of handled) numbers.set(handle, [...numbers.get(handle) ?? [], n]);
-  assert.equal(numbers.size, 15);
-  for (const own of numbers.values()) assert.deepEqual([...own].sort((one, other) => one - other), Array.from({ length: 10 }, (_, n) => n), "each once");
+  const answers = await sender.step(async (h) => {
+    const { broker } = h.state;
+    for (let each = 0; each < 10; each += 1) await h.order(broker, 10);
+    await h.until(async () => (await broker.count("counter", { status: 1 })) === 100, "every answer", 60_000);
+    const rows = await broker.select("counter").toArray();
+    return rows.map(({ conversationId, messageSequenceNumber, body }) => ({ conversationId, number: messageSequenceNumber, ...body }));
+  });
+  for (const page of pages) await page.step((h) => h.state.activation.stop());
+  assert.equal(answers.length, 100);
+  assert.equal(new Set(answers.map(({ conversationId }) => conversationId)).size, 10);
+  // Of each conversation the answers came in the order in which they were sent, which is that of their numbers.
+  assert.deepEqual(answers.filter(({ number, n }) => number !== n), [], "each once, in order");
+  assert.deepEqual([...new Set(answers.map(({ by }) => by))].sort(), ["page 0", "page 1"]);
 });

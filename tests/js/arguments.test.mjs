@@ -57,3 +57,27 @@ inPage("a database that is not a broker's is left alone, and said so", async (h,
   again.close();
   await done(indexedDB.deleteDatabase(name));
 });
+
+inPage("d30: the headers that a failure writes can't be given, by whichever verb", async (h) => {
+  const broker = await h.openShop();
+  const conversation = await h.dialog(broker);
+  const names = ["FailedQ", "TimeOfFailure", "ProcessingEndpoint", "Retries", "ExceptionInfo.ExceptionType", "ExceptionInfo.Message", "ExceptionInfo.", "ExceptionInfo.of its own"];
+  for (const name of names) {
+    const headers = { fine: "yes", [name]: "1" };
+    const argument = `headers[${JSON.stringify(name)}]`;
+    const refused = (promise, at) => h.rejects(promise, { code: "InvalidArgument", details: { argument: at } }, name);
+    await refused(conversation.send("Order", 1, { headers }), argument);
+    await refused(broker.send([conversation], "Order", 1, { headers }), argument);
+    await refused(conversation.sendMany([{ messageType: "Order" }, { messageType: "Order", headers }]), `messages[1].${argument}`);
+    await refused(broker.enqueue("kitchen", 1, { headers }), argument);
+    await refused(broker.enqueueMany("kitchen", [1, 2], { headers }), argument);
+    await broker.transaction(async (tx) => {
+      await refused(tx.send(conversation, "Order", 1, { headers }), argument);
+      await refused(tx.enqueue("kitchen", 1, { headers }), argument);
+    });
+  }
+  h.equal(await broker.count("kitchen"), 0);
+  const headers = { failedq: "1", Exceptioninfo: "2", "x-Retries": "3" };
+  await broker.enqueue("kitchen", 1, { headers });
+  h.equal((await broker.receive("kitchen")).map((message) => message.headers), [headers], "others can");
+});

@@ -178,3 +178,27 @@ withPages("d35: what was put off before a reload, or in another page, is tried a
     return h.state.handled;
   }), [0, 1]);
 });
+
+withPages("d36: a failed attempt is told in every broker of the origin", 2, async ([here, there]) => {
+  const name = `failures-${crypto.randomUUID()}`;
+  const open = async (h, _, name) => {
+    h.state.broker = await h.open({ definitions: h.shop() }, name);
+    h.state.failures = h.collect(h.state.broker, "message-failed");
+  };
+  for (const page of [here, there]) await page.step(open, name);
+  const row = await here.step(async (h, pb) => {
+    const { broker } = h.state;
+    await h.order(broker, 1);
+    const { messageId, conversationHandle } = await broker.select("kitchen").first();
+    await broker.drain("kitchen", () => { throw new RangeError("no bread"); }, { recoverability: { immediateRetries: 0, delayedRetries: 2 } });
+    await h.until(() => h.state.failures.length > 0);
+    return { messageId, conversationHandle, retryAt: Number((await broker.select("kitchen").first()).retryAt) };
+  });
+  for (const page of [here, there]) {
+    const [failures, isDate] = await page.step(async (h) => {
+      await h.until(() => h.state.failures.length > 0, "the news");
+      return [h.state.failures.map((failure) => ({ ...failure, retryAt: Number(failure.retryAt) })), h.state.failures[0].retryAt instanceof Date];
+    });
+    assert.deepEqual([failures, isDate], [[{ ...row, queue: "kitchen", error: { name: "RangeError", message: "no bread" }, attempts: 1, next: "delayed" }], true]);
+  }
+});

@@ -299,6 +299,24 @@ inPage("storage: \"memory\" opens no database, is nobody else's, and is gone wit
   h.equal(await three.count("kitchen"), 0);
 });
 
+inPage("d40: the clock must agree between brokers of one database in one context", async (h, pb) => {
+  const now = () => 1_000_000;
+  const sleep = () => new Promise(() => {});
+  const clock = { now, sleep };
+  const broker = await h.open({ clock });
+  const others = [undefined, { now }, { sleep }, { now: () => 1_000_000, sleep }, { now, sleep: () => new Promise(() => {}) }];
+  for (const other of others) {
+    const error = await h.rejects(pb.openBroker(broker.name, other && { clock: other }), { code: "InvalidArgument", details: { argument: "clock" } });
+    h.match(error.message, /clock/);
+  }
+  const same = await h.open({ clock }, broker.name);
+  await same.close();
+  const plain = await h.open();
+  await h.rejects(pb.openBroker(plain.name, { clock: { now } }), { code: "InvalidArgument", details: { argument: "clock" } });
+  await broker.close();
+  await (await h.open({}, broker.name)).queues();
+});
+
 // d40.
 inPage("durability reaches every write transaction, is strict by default, and must agree between brokers of one database", async (h, pb) => {
   for (const durability of [undefined, "strict", "relaxed"]) {
