@@ -7,10 +7,12 @@ use super::{Mended, lost_in, raw_row, rows};
 use crate::arrival;
 use crate::body::Value;
 use crate::conversation::{Conversation, State};
+use crate::delayed::marks_of;
 use crate::due::Due;
 use crate::error_queue;
 use crate::ids::{Decoded, Role, SideId};
 use crate::membership::{all_members, read_member};
+use crate::message::count;
 use crate::reuse::named;
 use crate::stop::Outcome;
 use crate::store::{Change, Key, Range, StoreName};
@@ -67,11 +69,19 @@ pub(super) fn mend(work: &mut Work<'_>, key: &Key) -> Outcome<Mended> {
 
 /// The endpoints that were there stay, and say that they have failed.
 fn stay(work: &mut Work<'_>, mut conversation: Box<Conversation>) -> Outcome<()> {
+    let mut delayed = Vec::new();
+    for role in [Role::Initiator, Role::Target] {
+        delayed.push(count(work.get_keys(StoreName::Members, marks_of(conversation.id_of(role)), None)?.len()));
+    }
     for role in [Role::Initiator, Role::Target] {
         let name = Rc::clone(conversation.service(role));
         let service = work.catalog.service(&name).ok().map(|service| service.number);
         match (conversation.side_mut(role), service) {
-            (Some(side), Some(service)) => side.service = service,
+            (Some(side), Some(service)) => {
+                side.service = service;
+                // What it has under way is still known.
+                side.delayed = delayed.get(usize::from(role == Role::Target)).copied().unwrap_or(0);
+            }
             (side, _) => {
                 *side = None;
                 continue;
@@ -99,9 +109,12 @@ fn expunge(work: &mut Work<'_>, number: u64) -> Outcome<Vec<Value>> {
         (is_in(&own, group) || is_own()) && !is_in(&others, group)
     };
     let mut gone = Vec::new();
-    for store in [StoreName::Turns, StoreName::Members, StoreName::Due] {
-        let records = work.get_range(store, Range::all(), None)?.to_vec();
-        let keys = work.get_keys(store, Range::all(), None)?.to_vec();
+    // What leads to delayed messages is not among them: they are sent on a conversation, or go to the error queue, when they are due.
+    let names = ["g", "l", "r", "s"].map(|kind| (StoreName::Members, Range::prefix(vec![kind.into()])));
+    let others = [StoreName::Turns, StoreName::Due].map(|store| (store, Range::all()));
+    for (store, range) in names.into_iter().chain(others) {
+        let records = work.get_range(store, range.clone(), None)?.to_vec();
+        let keys = work.get_keys(store, range, None)?.to_vec();
         for (key, record) in keys.iter().zip(records) {
             let Some(key) = Key::from_value(key) else { continue };
             let is_its = match store {

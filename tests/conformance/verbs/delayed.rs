@@ -5,7 +5,7 @@ use std::rc::Rc;
 use pocket_broker::body::{Body, Part, Value};
 use pocket_broker::definitions::Status;
 use pocket_broker::error::{Error, ErrorCode};
-use pocket_broker::ids::{Decoded, SideId, text};
+use pocket_broker::ids::{Decoded, text};
 use pocket_broker::store::{Key, Mode, Range, StoreName};
 use pocket_broker::{
     BeginDialog, Broker, Delay, DelayedFilter, DelayedMessage, EnqueueOptions, Extent, FailedFilter, Next,
@@ -41,6 +41,7 @@ mount! {
     l18_a_delay_beyond_the_lifetime_is_refused,
     l18_end_takes_them_along,
     l18_it_goes_before_the_end_of_the_lifetime,
+    l18_what_is_under_way_is_known_when_the_conversation_was_mended,
     a_large_body_waits_too,
     an_id_is_noted_when_it_is_enqueued,
     headers_priority_and_key_survive,
@@ -589,14 +590,7 @@ async fn l09_what_stands_in_its_way_is_no_reason_to_stop(shop: &Shop) {
     let second = shop.order("m2").await;
     later(shop, &first.initiator, "m3", at(1_000.0)).await;
     later(shop, &second.initiator, "m4", at(1_000.0)).await;
-    let number = SideId::number(Decoded::parse(&first.initiator).expect("a handle").side) / 2;
-    let key = || Key::Number(f64::from(u32::try_from(number).expect("a small number")));
-    transact(&*shop.store, &[StoreName::Conversations], Mode::ReadWrite, async |tx| {
-        tx.put(StoreName::Conversations, key(), Value::from("garbage"));
-        Ok::<_, Error>(())
-    })
-    .await
-    .expect("it can be written");
+    spoil(shop, &first.initiator, false).await;
     let tab = shop.another_tab().await;
     shop.clock().advance(1_000.0);
     while tab.poll().await.is_err() {}
@@ -604,5 +598,31 @@ async fn l09_what_stands_in_its_way_is_no_reason_to_stop(shop: &Shop) {
     assert_eq!(shop.records_in(StoreName::Delayed).await, 0, "nothing is tried for ever");
     let failed = shop.messages("error", RowFilter::default()).await;
     assert!(failed.iter().any(|message| message.body.text().as_deref() == Some("m3")), "it is not lost");
+    tab.close().await;
+}
+
+/// Makes the record of a conversation unreadable, but for its head if that is to be kept.
+async fn spoil(shop: &Shop, handle: &str, keeps_head: bool) {
+    let number = Decoded::parse(handle).expect("a handle").side.conversation;
+    let key = Key::Number(f64::from(u32::try_from(number).expect("a small number")));
+    transact(&*shop.store, &[StoreName::Conversations], Mode::ReadWrite, async |tx| {
+        let record = tx.get(StoreName::Conversations, &key).await?.expect("it is there");
+        let spoilt = if keeps_head { record.with_item(13, Value::from("garbage")) } else { Value::from("garbage") };
+        tx.put(StoreName::Conversations, key.clone(), spoilt);
+        Ok::<_, Error>(())
+    })
+    .await
+    .expect("it can be written");
+}
+
+async fn l18_what_is_under_way_is_known_when_the_conversation_was_mended(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    later(shop, &dialog.initiator, "m2", at(1_000.0)).await;
+    later(shop, &dialog.initiator, "m3", at(1_000.0)).await;
+    spoil(shop, &dialog.initiator, true).await;
+    let tab = shop.another_tab().await;
+    let ended = tab.end_conversation(&dialog.initiator, Default::default()).await.expect("it can be ended");
+    assert_eq!((ended.discarded, count(shop).await), (3, 0), "what was delayed, and the Error");
+    assert_eq!(shop.pass(1_000.0).await, 0);
     tab.close().await;
 }
