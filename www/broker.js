@@ -1,6 +1,7 @@
 // @ts-check
-// The only module of the page that names where the package is.
+// The only module of the pages that names where the package is.
 export { openBroker, deleteBroker, isBrokerError, SystemMessage } from "../pkg/dist/index.js";
+export { testClock } from "../pkg/dist/testing.js";
 
 /** @typedef {import("../pkg/dist/index.js").Broker} Broker */
 /** @typedef {import("../pkg/dist/index.js").Transaction} Transaction */
@@ -10,3 +11,6 @@ export { openBroker, deleteBroker, isBrokerError, SystemMessage } from "../pkg/d
 /** @typedef {import("../pkg/dist/index.js").EndResult} EndResult */
 /** @typedef {import("../pkg/dist/index.js").FailedMessage} FailedMessage */
 /** @typedef {import("../pkg/dist/index.js").Activation} Activation */
+/** @typedef {import("../pkg/dist/index.js").DelayedMessage} DelayedMessage */
+/** @typedef {import("../pkg/dist/index.js").BrokerStats} BrokerStats */
+/** @typedef {import("../pkg/dist/testing.js").TestClock} TestClock */

@@ -55,12 +55,33 @@ export function keyed(parent, items, { key, create, update, rest }) {
     if (gone.contains(document.activeElement)) rest?.focus({ preventScroll: true });
     gone.remove();
   }
+  const focused = /** @type {HTMLElement | null} */ (document.activeElement);
   let next = parent.firstElementChild;
   for (const element of elements) {
     if (element === next) next = next.nextElementSibling;
     else parent.insertBefore(element, next);
   }
+  // An element that moves loses the focus.
+  if (focused && focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true });
 }
+
+/**
+ * Makes the rows of a table match `items`, as `keyed` does. An empty table is hidden, and what says so beside it is shown.
+ * @template I
+ * @param {string} id of the table
+ * @param {readonly I[]} items
+ * @param {{ key: (item: I) => string, create: (item: I) => HTMLElement, update: (element: HTMLElement, item: I) => void, rest?: HTMLElement }} how
+ */
+export function fillTable(id, items, how) {
+  const table = byId(id);
+  keyed(/** @type {HTMLElement} */ (table.querySelector("tbody")), items, how);
+  table.hidden = items.length === 0;
+  const empty = /** @type {HTMLElement | null} */ (table.parentElement?.querySelector(".empty"));
+  if (empty) empty.hidden = items.length > 0;
+}
+
+/** A table's cell. @param {string} name of its class @param {(Node | string)[]} children */
+export const cell = (name, ...children) => el("td", { role: "cell", class: name }, ...children);
 
 /** @type {Map<string, number>} */
 const hues = new Map();

@@ -1,6 +1,6 @@
 // @ts-check
 // Reads what the tabs share and shows it. Whatever a message says is put in as text.
-import { byId, el, keyed, setText } from "./dom.js";
+import { byId, cell, el, fillTable, setText } from "./dom.js";
 import { keepLooking } from "./live.js";
 import { CLOCK, DONE, FRAGILE, JOBS, LANES, nameOf } from "./tabs-jobs.js";
 import { clock } from "./words.js";
@@ -37,10 +37,10 @@ async function read(broker) {
 
 /** @param {Found} found */
 function show({ queues, lanes, rows, done, failed, stats }) {
-  fill("groups", lanes, { key: ({ name }) => name, create: createLane, update: updateLane });
-  fill("rows", rows, { key: (row) => String(row.queuingOrder), create: createRow, update: updateRow, rest: byId("rows-title") });
-  fill("done", done, { key: (row) => String(row.queuingOrder), create: createDone, update: () => {}, rest: byId("done-title") });
-  fill("failed", failed, { key: (row) => `${row.messageId} ${row.queuingOrder}`, create: createFailed, update: () => {}, rest: byId("failed-title") });
+  fillTable("groups", lanes, { key: ({ name }) => name, create: createLane, update: updateLane });
+  fillTable("rows", rows, { key: (row) => String(row.queuingOrder), create: createRow, update: updateRow, rest: byId("rows-title") });
+  fillTable("done", done, { key: (row) => String(row.queuingOrder), create: createDone, update: () => {}, rest: byId("done-title") });
+  fillTable("failed", failed, { key: (row) => `${row.messageId} ${row.queuingOrder}`, create: createFailed, update: () => {}, rest: byId("failed-title") });
   const forget = byId("forget");
   forget.hidden = done.length === 0 && document.activeElement !== forget;
   const jobs = queues.find(({ name }) => name === JOBS);
@@ -61,23 +61,6 @@ function showPoison(queue) {
   if (!isOff && off.contains(document.activeElement)) byId("poison-title").focus({ preventScroll: true });
   off.hidden = !isOff;
 }
-
-/**
- * @template I
- * @param {string} id of the table
- * @param {readonly I[]} items
- * @param {{ key: (item: I) => string, create: (item: I) => HTMLElement, update: (element: HTMLElement, item: I) => void, rest?: HTMLElement }} how
- */
-function fill(id, items, how) {
-  const table = byId(id);
-  keyed(/** @type {HTMLElement} */ (table.querySelector("tbody")), items, how);
-  table.hidden = items.length === 0;
-  const empty = /** @type {HTMLElement | null} */ (table.parentElement?.querySelector(".empty"));
-  if (empty) empty.hidden = items.length > 0;
-}
-
-/** @param {string} name @param {(Node | string)[]} children */
-const cell = (name, ...children) => el("td", { role: "cell", class: name }, ...children);
 
 /** @param {Found["lanes"][number]} lane */
 const createLane = ({ name }) => el("tr", { role: "row" }, el("th", { role: "rowheader", scope: "row", class: "t-name" }, name), cell("t-count"), cell("t-held", el("span", { class: "chip" })), cell("t-group"));

@@ -80,5 +80,25 @@ export function reason(error) {
 /** @param {Date} date */
 export const clock = (date) => date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
+/** The time of day, and the date if it is not today. @param {Date} date @param {number} now */
+export function moment(date, now) {
+  const today = new Date(now);
+  if (date.toDateString() === today.toDateString()) return clock(date);
+  const year = date.getFullYear() === today.getFullYear() ? {} : { year: /** @type {const} */ ("numeric") };
+  return `${date.toLocaleDateString(undefined, { day: "numeric", month: "short", ...year })}, ${clock(date)}`;
+}
+
+/** How long it is until then, in the two units that matter. @param {number} ms */
+export function remaining(ms) {
+  const seconds = Math.ceil(ms / 1_000);
+  if (seconds <= 0) return "due";
+  if (seconds < 60) return `in ${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `in ${minutes} min ${seconds % 60} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return `in ${hours} h ${minutes % 60} min`;
+  return `in ${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
 /** @param {string} queue */
 export const sideOf = (queue) => queue === COUNTER.queue ? "Counter" : "Kitchen";
