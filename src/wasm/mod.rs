@@ -8,6 +8,7 @@ mod convert;
 mod error;
 mod notice;
 mod outgoing;
+mod page;
 mod registry;
 mod shown;
 mod signal;

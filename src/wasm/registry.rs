@@ -10,6 +10,7 @@ use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
 use super::notice;
+use super::page::Page;
 use crate::broker::Broker;
 use crate::clock::Pulse;
 use crate::core::Host;
@@ -73,14 +74,6 @@ pub(super) struct Member {
     pub(super) connection: Rc<Connection>,
     callbacks: Callbacks,
     is_closed: Cell<bool>,
-}
-
-/// The page, as the events have told.
-#[derive(Debug, Default)]
-struct Page {
-    is_away: Cell<bool>,
-    /// Once it is open.
-    connection: RefCell<Weak<Connection>>,
 }
 
 enum Entry {
@@ -156,24 +149,6 @@ pub(super) fn close_all(name: &str, reason: &str) {
     });
     if let Some(connection) = connection {
         connection.close_from_outside(reason);
-    }
-}
-
-impl Page {
-    fn listen(self: &Rc<Self>) -> Option<Lifecycle> {
-        let (sleeping, back, awake) = (Rc::clone(self), Rc::clone(self), Rc::clone(self));
-        Lifecycle::new(move || sleeping.set(true), move || back.set(false), move || awake.wake())
-    }
-
-    fn wake(&self) {
-        let connection = self.connection.borrow().upgrade();
-        connection.into_iter().for_each(|connection| connection.root.wake());
-    }
-
-    fn set(&self, is_away: bool) {
-        self.is_away.set(is_away);
-        let connection = self.connection.borrow().upgrade();
-        connection.iter().for_each(|connection| if is_away { connection.suspend() } else { connection.restore() });
     }
 }
 
@@ -283,14 +258,14 @@ impl Connection {
 
     /// Lets go of everything while the page sleeps.
     fn follow(self: &Rc<Self>, page: &Page, lifecycle: Option<Lifecycle>) {
-        page.connection.replace(Rc::downgrade(self));
+        page.lead(self);
         self.lifecycle.replace(lifecycle);
-        if page.is_away.get() {
+        if page.is_away() {
             self.suspend();
         }
     }
 
-    fn suspend(&self) {
+    pub(super) fn suspend(&self) {
         if self.root.is_suspended() {
             return;
         }
@@ -298,7 +273,12 @@ impl Connection {
         self.wake.take();
     }
 
-    fn restore(&self) {
+    /// What is due by now is done, if anything is.
+    pub(super) fn wake_up(&self) {
+        self.root.wake();
+    }
+
+    pub(super) fn restore(&self) {
         if self.root.is_suspended() {
             self.wake.replace(Some(listening(&self.name)));
             self.root.restore();

@@ -71,6 +71,8 @@ mod dedupe;
 mod defined_later;
 mod definitions;
 mod delayed;
+mod delayed_change;
+mod delayed_failures;
 mod drop_queue;
 mod drop_service;
 mod end_conversation;
