@@ -148,7 +148,7 @@ export function liveLater(broker, now, failed) {
     const rows = /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("#waiting tbody tr"));
     for (const row of rows) countdown(row, time);
     // No commit tells of a breaker.
-    if (Number(rows[0]?.dataset.time) < time || document.querySelector(ALARMED)) view.refresh();
+    if (Number(rows[0]?.dataset.time) <= time || document.querySelector(ALARMED)) view.refresh();
   }
   const ticking = setInterval(() => { if (!document.hidden) tick(); }, TICK);
   tick();

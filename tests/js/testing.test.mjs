@@ -62,3 +62,26 @@ inPage("a handler that sleeps by the clock is woken on the way; calls go one aft
   controller.abort("enough");
   h.equal(await sleeping.catch((reason) => reason), "enough");
 });
+
+inPage("time goes on where the storage fails: what is due waits, the breaker triggers, and it comes once it can be read", async (h) => {
+  const { testClock } = await import("pocket-broker/testing");
+  const clock = testClock(0);
+  const broker = await h.openShop({}, { clock });
+  await broker.enqueue("kitchen", 1, { delay: 1_000 });
+  const told = h.collect(broker, "critical-error");
+  const { getAll } = IDBObjectStore.prototype;
+  IDBObjectStore.prototype.getAll = function refusing(...given) {
+    if (this.name === "delayed") throw new DOMException("as if the disk failed", "UnknownError");
+    return getAll.apply(this, given);
+  };
+  try {
+    await clock.advance(1_000);
+    h.equal([clock.now(), (await broker.stats()).breakers.fetch, told.length], [1_000, "armed", 0]);
+    await clock.advance(30_000);
+    h.equal([clock.now(), (await broker.stats()).breakers.fetch, told.map(({ source }) => source)], [31_000, "triggered", ["fetch"]]);
+  } finally {
+    IDBObjectStore.prototype.getAll = getAll;
+  }
+  await clock.advance(10_000);
+  h.equal([(await broker.stats()).breakers.fetch, h.bodies(await broker.receive("kitchen"))], ["disarmed", [1]]);
+});
