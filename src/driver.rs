@@ -47,6 +47,8 @@ impl Driver<'_> {
         if !self.reads.is_complete() {
             self.reads.fetch(self.tx, self.changes).await?;
         }
+        // One instant for all attempts: what is asked for by the time is asked for again.
+        let now = self.core.host.clock.now();
         loop {
             let mark = self.changes.mark();
             let catalog = Rc::clone(&self.catalog);
@@ -54,7 +56,7 @@ impl Driver<'_> {
                 core: self.core,
                 catalog,
                 is_fresh: self.is_fresh,
-                now: self.core.host.clock.now(),
+                now,
                 purpose,
                 call: self.call,
                 reads: &mut *self.reads,

@@ -226,11 +226,12 @@ pub(crate) fn bury_record(
     work: &mut Work<'_>,
     (store, key): (StoreName, &Key),
     record: Value,
+    bodies: Vec<Value>,
     problem: Unreadable,
 ) -> Outcome<()> {
     let problem = problem_of(problem, (store, key))?;
     let failed = lost_in(work, None, "".into(), 0, &problem);
-    let row = raw_row(work, store, key, record, Vec::new());
+    let row = raw_row(work, store, key, record, bodies);
     work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
     work.changes.counts.dropped += 1;
     error_queue::put(work, failed, row)

@@ -80,8 +80,9 @@ impl Core {
     /// for it.
     async fn poll_singly(self: &Rc<Self>) -> Result<Polled> {
         let now = self.host.clock.now();
+        let mut all = self.poll_delayed(now).await?;
+        let delayed = all.next.take();
         let mut range = Range::all();
-        let mut all = Polled::default();
         loop {
             match self.poll_some(Which::Due(range.clone()), 1).await {
                 Ok(polled) => {
@@ -105,14 +106,24 @@ impl Core {
                 break;
             }
         }
-        // And then what is delayed, as much of it as there is room for. What can't be sent for what can't be read goes to the error queue.
+        all.next = [all.next, delayed].into_iter().flatten().reduce(f64::min);
+        Ok(all)
+    }
+
+    /// What is delayed goes first, as much of it as there is room for: before the lifetimes that end meanwhile. What can't be sent for what can't be
+    /// read goes to the error queue.
+    async fn poll_delayed(self: &Rc<Self>, now: Instant) -> Result<Polled> {
+        let mut all = Polled::default();
         let mut attempts = vec![(Which::Delayed(None), 1), (Which::Delayed(None), ROWS)];
         while let Some((which, rows)) = attempts.pop() {
             match self.poll_some(which.clone(), rows).await {
                 Ok(polled) => {
                     all.moved += polled.moved;
-                    all.next = [all.next, polled.next].into_iter().flatten().reduce(f64::min);
-                    break;
+                    all.next = polled.next;
+                    if polled.next.is_none_or(|next| next > now) {
+                        break;
+                    }
+                    attempts = vec![(Which::Delayed(None), 1), (Which::Delayed(None), ROWS)];
                 }
                 Err(error) if leaves_a_row(&error) => {
                     let may_refuse = rows == 1 && error.is_corrupt() && matches!(which, Which::Delayed(None));

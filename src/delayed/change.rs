@@ -137,10 +137,10 @@ fn read(place: Place, record: &Value) -> Outcome<Delayed> {
 impl Delayed {
     /// Not one whose conversation has ended in this unit of work, and took it along.
     fn if_wanted(self, work: &mut Work<'_>) -> Outcome<Option<Rc<Self>>> {
-        if let To::Conversation(handle) = &self.to
-            && work.find(handle)?.is_none()
-        {
-            return Ok(None);
+        if let To::Conversation(handle) = &self.to {
+            let found = work.find(handle)?;
+            let waiting = found.and_then(|(conversation, role)| Some(conversation.side(role)?.delayed));
+            return Ok(waiting.filter(|waiting| *waiting > 0).map(|_| Rc::new(self)));
         }
         Ok(Some(Rc::new(self)))
     }

@@ -2,6 +2,8 @@
 
 use std::rc::Rc;
 
+use uuid::Uuid;
+
 use super::{Delayed, Place, To, due_at, marks_of};
 use crate::arrival;
 use crate::body::Value;
@@ -9,14 +11,14 @@ use crate::clock::Instant;
 use crate::conversation::State;
 use crate::error::{Error, ErrorCode};
 use crate::error_queue::{self, FailedAt};
-use crate::ids::{SideId, text};
+use crate::ids::{Decoded, SideId, text};
 use crate::lane::{Lane, ROLE};
 use crate::map::Map;
 use crate::mend;
 use crate::message::{Row, count};
 use crate::record::Unreadable;
 use crate::recoverability::Thrown;
-use crate::stop::{Outcome, Stop};
+use crate::stop::{Outcome, Stop, pass_over};
 use crate::store::{Bound, Change, Key, Range, StoreName};
 use crate::verbs::send;
 use crate::work::{Number, Work};
@@ -25,15 +27,15 @@ use crate::work::{Number, Work};
 const BYTES: f64 = 16_777_216.0;
 /// The first wait of a message whose sender's queue is off, and the longest.
 const WAIT: f64 = 1_000.0;
-const LONGEST: f64 = 60_000.0;
+pub(crate) const LONGEST_WAIT: f64 = 60_000.0;
 
 /// What is due, and when more is.
 pub(crate) struct Due {
     messages: Vec<Delayed>,
     /// Those whose large bodies are not there.
     bodiless: Vec<Delayed>,
-    /// Records that can't be read, with their keys.
-    unreadable: Vec<(Key, Value, Unreadable)>,
+    /// Records that can't be read.
+    unreadable: Vec<Remains>,
     /// Of all of these, the first and the last key.
     span: Option<(Key, Key)>,
     pub(crate) next: Option<Instant>,
@@ -58,8 +60,7 @@ pub(crate) fn read_due(work: &mut Work<'_>, most: u32) -> Outcome<Due> {
                 messages.push(delayed);
             }
             Err(problem) => {
-                let key = Key::from_value(key).unwrap_or(Key::Number(-1.0));
-                unreadable.push((key, record.clone(), problem));
+                unreadable.push(Remains::of(key, record, problem));
             }
         }
         taken += 1;
@@ -67,8 +68,69 @@ pub(crate) fn read_due(work: &mut Work<'_>, most: u32) -> Outcome<Due> {
     let last = taken.checked_sub(1).and_then(|last| keys.get(last)).and_then(Key::from_value);
     let span = keys.first().and_then(Key::from_value).zip(last);
     let next = keys.get(taken).or(later.as_ref()).and_then(|key| key.item(0).number());
-    let bodiless = read_bodies(work, &mut messages)?;
+    let bodiless = read_bodies(work, &mut messages);
+    let remains = read_remains(work, &mut unreadable);
+    let bodiless = bodiless?;
+    remains?;
     Ok(Due { messages, bodiless, unreadable, span, next })
+}
+
+/// What is left of a message whose record can't be read.
+struct Remains {
+    key: Key,
+    record: Value,
+    problem: Unreadable,
+    place: Option<Place>,
+    /// What it still says of itself.
+    handle: Option<Rc<str>>,
+    id: Option<Uuid>,
+    body: Option<Value>,
+}
+
+impl Remains {
+    fn of(key: &Value, record: &Value, problem: Unreadable) -> Self {
+        let bytes = record.item(2).bytes();
+        Self {
+            place: Place::read(key).ok(),
+            handle: record.item(1).text().map(Rc::from),
+            id: bytes.and_then(|bytes| Uuid::from_slice(&bytes).ok()),
+            key: Key::from_value(key).unwrap_or(Key::Number(-1.0)),
+            record: record.clone(),
+            problem,
+            body: None,
+        }
+    }
+
+    fn side(&self) -> Option<SideId> {
+        self.handle.as_ref().and_then(|handle| Decoded::parse(handle)).map(|decoded| decoded.side)
+    }
+
+    /// It goes to the error queue as it is, and what led to it goes.
+    fn bury(self, work: &mut Work<'_>) -> Outcome<()> {
+        let id = self.id.into_iter().map(Delayed::name);
+        id.for_each(|name| work.write(Change::Delete(StoreName::Members, name)));
+        if let Some(place) = self.place {
+            let mark = self.side().map(|side| Delayed::mark(side, place));
+            mark.into_iter().for_each(|mark| work.write(Change::Delete(StoreName::Members, mark)));
+            work.write(Change::Delete(StoreName::Bodies, place.body()));
+        }
+        self.handle.iter().try_for_each(|handle| leave(work, handle, 1))?;
+        let bodies = self.body.into_iter().collect();
+        mend::bury_record(work, (StoreName::Delayed, &self.key), self.record, bodies, self.problem)
+    }
+}
+
+/// The large bodies that may belong to them, all at once.
+fn read_remains(work: &mut Work<'_>, unreadable: &mut [Remains]) -> Outcome<()> {
+    let mut is_missing = false;
+    for remains in unreadable {
+        match remains.place.map(|place| work.get(StoreName::Bodies, place.body())).transpose() {
+            Ok(body) => remains.body = body.flatten(),
+            Err(Stop::Missing) => is_missing = true,
+            Err(stop) => return Err(stop),
+        }
+    }
+    if is_missing { Err(Stop::Missing) } else { Ok(()) }
 }
 
 /// Reads the large bodies, all at once, and takes out the messages whose bodies are not there.
@@ -93,12 +155,20 @@ fn read_bodies(work: &mut Work<'_>, messages: &mut Vec<Delayed>) -> Outcome<Vec<
 impl Due {
     /// Dispatches all of it, in its order, and deletes it. Gives how many messages that were.
     pub(crate) fn dispatch(self, work: &mut Work<'_>) -> Outcome<u64> {
+        let lanes = self.messages.iter().filter_map(|delayed| lane(work, &delayed.to)).map(|(lane, _)| lane);
+        let lanes: Vec<Lane> = lanes.collect();
+        Lane::read_ahead(work, lanes.iter())?;
         self.take(work, &|work, run| dispatch(work, run))
     }
 
-    /// All of it goes to the error queue.
+    /// All of it goes to the error queue. What can't be read stands in nobody's way.
     pub(crate) fn refuse(self, work: &mut Work<'_>, error: &Error) -> Outcome<u64> {
-        self.take(work, &|work, run| fail(work, run, error))
+        self.take(work, &|work, run| {
+            if let Some(handle) = run.first().and_then(Delayed::handle) {
+                pass_over(leave(work, handle, count(run.len())), &mut None)?;
+            }
+            fail(work, run, error)
+        })
     }
 
     fn take(self, work: &mut Work<'_>, send: &dyn Fn(&mut Work<'_>, &[Delayed]) -> Outcome<u64>) -> Outcome<u64> {
@@ -106,20 +176,16 @@ impl Due {
         let Self { messages, bodiless, unreadable, .. } = self;
         let total = count(messages.len() + bodiless.len() + unreadable.len());
         let all = || messages.iter().chain(&bodiless);
-        work.need(all().filter_map(Delayed::side).map(|side| side.conversation), [])?;
-        let lanes = messages.iter().filter_map(|delayed| lane(work, &delayed.to)).map(|(lane, _)| lane);
-        let lanes: Vec<Lane> = lanes.collect();
-        Lane::read_ahead(work, lanes.iter())?;
+        let sides = all().filter_map(Delayed::side).chain(unreadable.iter().filter_map(Remains::side));
+        work.need(sides.map(|side| side.conversation).collect::<Vec<_>>(), [])?;
         work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(total))?;
         work.changes.notice.delayed = true;
         work.write(Change::DeleteRange(StoreName::Delayed, Range::between(first, last)));
         remove_marks(work, all());
-        for (key, record, problem) in unreadable {
-            mend::bury_record(work, (StoreName::Delayed, &key), record, problem)?;
-        }
+        unreadable.into_iter().try_for_each(|remains| remains.bury(work))?;
         for delayed in &bodiless {
             let error = Error::corrupt(StoreName::Bodies.name(), &delayed.body_key(), "it is not there");
-            leave(work, std::slice::from_ref(delayed))?;
+            delayed.handle().map_or(Ok(()), |handle| leave(work, handle, 1))?;
             fail(work, std::slice::from_ref(delayed), &error)?;
         }
         let mut moved = 0;
@@ -158,7 +224,7 @@ fn dispatch(work: &mut Work<'_>, run: &[Delayed]) -> Outcome<u64> {
     let Some(to) = run.first().map(|delayed| &delayed.to) else { return Ok(0) };
     match to {
         To::Conversation(handle) => {
-            leave(work, run)?;
+            leave(work, handle, count(run.len()))?;
             on_conversation(work, handle, run)
         }
         To::Lane { queue, .. } => match work.look_up(|catalog| catalog.queue(queue)) {
@@ -177,14 +243,11 @@ fn dispatch(work: &mut Work<'_>, run: &[Delayed]) -> Outcome<u64> {
     }
 }
 
-/// They are no longer under way.
-fn leave(work: &mut Work<'_>, run: &[Delayed]) -> Outcome<()> {
-    let handle = run.first().and_then(Delayed::handle);
-    let Some((mut conversation, role)) = handle.map(|handle| work.find(handle)).transpose()?.flatten() else {
-        return Ok(());
-    };
+/// So many of an endpoint are no longer under way.
+fn leave(work: &mut Work<'_>, handle: &Rc<str>, count: u64) -> Outcome<()> {
+    let Some((mut conversation, role)) = work.find(handle)? else { return Ok(()) };
     if let Some(side) = conversation.side_mut(role) {
-        side.delayed = side.delayed.saturating_sub(count(run.len()));
+        side.delayed = side.delayed.saturating_sub(count);
     }
     work.save(conversation);
     Ok(())
@@ -260,7 +323,7 @@ fn wait(work: &mut Work<'_>, delayed: &Delayed) -> Outcome<()> {
         work.save(conversation);
     }
     let doubled = crate::record::float(1 << delayed.waits.min(6));
-    let at = (work.now + (WAIT * doubled).min(LONGEST)).ceil();
+    let at = (work.now + (WAIT * doubled).min(LONGEST_WAIT)).ceil();
     if delayed.is_large() {
         work.write(Change::Put(StoreName::Bodies, delayed.body_key(), delayed.body.value.value()));
     }

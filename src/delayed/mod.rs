@@ -20,6 +20,7 @@ use uuid::{Builder, Uuid};
 pub(crate) use change::{Cancel, Reschedule};
 pub use circuit_breaker::BreakerState;
 pub(crate) use circuit_breaker::CircuitBreaker;
+pub(crate) use dispatch::LONGEST_WAIT;
 pub(crate) use schedule::{check_lifetime, forget_all, schedule};
 
 use crate::body::{Body, Part, Value};

@@ -23,7 +23,6 @@ pub(crate) fn schedule(
     delay: Delay,
     messages: Vec<(To, Rc<str>, &OutgoingMessage)>,
 ) -> Outcome<Vec<Uuid>> {
-    delay.check(work.now)?;
     let added = count(messages.len());
     let first = work.change_numbers(|numbers| {
         numbers.delayed += added;

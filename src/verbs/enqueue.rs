@@ -133,6 +133,7 @@ impl Enqueue {
 
     /// They wait in the delayed store. What has an id that is not to be taken twice is noted at once.
     fn later(&self, work: &mut Work<'_>, queue: u32, delay: Delay) -> Outcome<Enqueued> {
+        delay.check(work.now)?;
         let seen = self.seen_id(queue).filter(|_| !work.is_view());
         if let Some(first) = seen.as_ref().map(|id| id.find(work)).transpose()?.flatten() {
             return Ok(Enqueued::Before(first));

@@ -47,6 +47,8 @@ pub struct Send {
 impl Send {
     /// All or none: every conversation is checked before the first effect. Gives the ids of messages that are delayed.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Option<Vec<Uuid>>> {
+        // With the present, which may lead a delay beyond the end of time.
+        self.delay.map_or(Ok(()), |delay| delay.check(work.now))?;
         let shares: Vec<&[OutgoingMessage]> = match self.to.len() {
             1 => vec![self.messages.as_slice()],
             _ => self.messages.chunks(1).collect(),

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 
 use super::{Extent, PAGE_BYTES, PAGE_RECORDS, PAGE_ROWS, Page};
-use crate::body::{Body, Part};
+use crate::body::{Body, Part, Value};
 use crate::clock::Instant;
-use crate::delayed::{Delayed, To};
+use crate::delayed::{Delayed, LONGEST_WAIT as LONGEST, To};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::ids::text;
@@ -79,6 +79,9 @@ pub(super) async fn select_delayed(
         left = rest.to_u64().unwrap_or(u64::MAX);
     }
     let mut page = Page { rows: Vec::new(), next: None };
+    // What had to wait lies behind its time, but no further than that.
+    let longest = driver.core.host.clock.now() + LONGEST;
+    let is_behind = |at: Instant| filter.before.is_some_and(|before| at >= before.max(longest));
     let (mut looked_at, mut bytes) = (0, 0.0);
     while left > 0 {
         let keys = driver.tx.get_keys(StoreName::Delayed, &range, Some(RECORDS)).await?;
@@ -87,7 +90,7 @@ pub(super) async fn select_delayed(
             let key_value = key.to_value();
             // One that can't be read goes to the error queue when it is due.
             let Ok(mut delayed) = Delayed::read(&key_value, record) else { continue };
-            if filter.before.is_some_and(|before| delayed.place.at >= before) && delayed.waits == 0 {
+            if is_behind(delayed.place.at) {
                 return Ok(page);
             }
             let is_meant = |wanted: &Rc<str>| match &delayed.to {
@@ -106,6 +109,10 @@ pub(super) async fn select_delayed(
                 if left == 0 {
                     return Ok(page);
                 }
+                if extent == Extent::Page && bytes >= PAGE_BYTES {
+                    page.next = Some(position_of(&key_value, left));
+                    return Ok(page);
+                }
             }
         }
         looked_at += count(keys.len());
@@ -113,14 +120,18 @@ pub(super) async fn select_delayed(
         range.lower = Bound::Excluding(last.clone());
         let is_full = count(page.rows.len()) >= PAGE_ROWS || bytes >= PAGE_BYTES || looked_at >= PAGE_RECORDS;
         if extent == Extent::Page && is_full {
-            let key = last.to_value();
-            let mut position: Vec<f64> = key.items().iter().filter_map(crate::body::Value::number).collect();
-            position.push(left.to_f64().unwrap_or(f64::MAX));
-            page.next = Some(position);
+            page.next = Some(position_of(&last.to_value(), left));
             return Ok(page);
         }
     }
     Ok(page)
+}
+
+/// Behind a key, and how many may still come.
+fn position_of(key: &Value, left: u64) -> Vec<f64> {
+    let mut position: Vec<f64> = key.items().iter().filter_map(Value::number).collect();
+    position.push(left.to_f64().unwrap_or(f64::MAX));
+    position
 }
 
 /// When the first is due.

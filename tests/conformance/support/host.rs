@@ -26,6 +26,16 @@ impl ManualClock {
     }
 }
 
+/// A clock that goes on by a millisecond whenever somebody looks at it, from the time of another one.
+pub(crate) struct RunningClock(pub(crate) Rc<ManualClock>);
+
+impl Clock for RunningClock {
+    fn now(&self) -> f64 {
+        self.0.advance(1.0);
+        self.0.now()
+    }
+}
+
 impl Clock for ManualClock {
     fn now(&self) -> f64 {
         self.0.get()

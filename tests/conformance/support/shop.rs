@@ -17,7 +17,7 @@ use pocket_broker::{
 
 use uuid::Uuid;
 
-use super::host::{ManualClock, ManualTimer, TestHost, host};
+use super::host::{ManualClock, ManualTimer, RunningClock, TestHost, host};
 use super::locks::OriginLocks;
 use super::{Bench, transact};
 
@@ -89,6 +89,14 @@ impl Shop {
     }
 
     /// Another tab that was frozen and lost its locks: only the commit keeps it from the others.
+    /// A tab whose clock runs.
+    pub(crate) async fn tab_in_time(&self) -> Broker {
+        let mut other = host(Rc::clone(&self.store), 77).host;
+        other.clock = Rc::new(RunningClock(Rc::clone(&self.host.clock)));
+        other.sharing = Sharing::Alone;
+        Broker::open(other).await.expect("the broker opens")
+    }
+
     pub(crate) async fn tab_without_locks(&self) -> Broker {
         self.tab(|_| Sharing::Alone).await.0
     }

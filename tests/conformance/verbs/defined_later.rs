@@ -235,7 +235,7 @@ async fn many(shop: &Shop) -> Rc<str> {
 /// One storage transaction's share of what waits.
 async fn one_share(shop: &Shop) {
     // For the next one there is no room, nor is there when its row is tried alone.
-    for commit in [2, 3] {
+    for commit in [2, 4] {
         shop.faults.plan(Operation::Commit, commit, Fault::Abort(Error::new(ErrorCode::QuotaExceeded, "No space.")));
     }
     refused(shop.broker.poll().await, ErrorCode::QuotaExceeded);

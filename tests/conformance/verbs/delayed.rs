@@ -26,6 +26,7 @@ mount! {
     an_id_is_noted_when_it_is_enqueued,
     headers_priority_and_key_survive,
     many_are_dispatched_in_pages,
+    time_may_pass_while_it_is_read_what_is_due,
 }
 
 pub(super) fn at(ms: f64) -> Delay {
@@ -291,4 +292,17 @@ async fn many_are_dispatched_in_pages(shop: &Shop) {
     let rows = shop.receive("kitchen").await;
     let expected: Vec<String> = (0..600).map(|number| format!("0 DEFAULT {number} {number}")).collect();
     assert_eq!((rows, bodies(shop).await), (expected, vec!["tomorrow".to_owned()]));
+}
+
+async fn time_may_pass_while_it_is_read_what_is_due(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let messages = (0..300).map(|number| shop.message("Note", &number.to_string())).collect();
+    let to = vec![Rc::clone(&dialog.initiator)];
+    shop.broker.send_later(to, messages, at(0.0), None).await.expect("they can be sent later");
+    enqueue_later(shop, "kitchen", "m2", at(0.0)).await;
+    let tab = shop.tab_in_time().await;
+    shop.faults.reset_counts();
+    assert_eq!(tab.poll().await.expect("it can be done"), 301);
+    assert!(shop.faults.reads_of(StoreName::Delayed) <= 9, "each commit has read them once");
+    tab.close().await;
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use pocket_broker::body::{Body, Value};
+use pocket_broker::definitions::Status;
 use pocket_broker::error::ErrorCode;
 use pocket_broker::ids::text;
 use pocket_broker::store::StoreName;
@@ -16,6 +17,7 @@ mount! {
     l14_cancel_and_dispatch_exclude_each_other,
     l14_cancel_in_a_transaction,
     l14_reschedule_moves_it,
+    l18_what_an_end_took_along_can_not_be_cancelled,
     l14_select_count_and_next,
     l18_a_delay_beyond_the_lifetime_is_refused,
     l18_end_takes_them_along,
@@ -203,4 +205,21 @@ async fn l18_what_is_under_way_is_known_when_the_conversation_was_mended(shop: &
     assert_eq!((ended.discarded, count(shop).await), (3, 0), "what was delayed, and the Error");
     assert_eq!(shop.pass(1_000.0).await, 0);
     tab.close().await;
+}
+
+async fn l18_what_an_end_took_along_can_not_be_cancelled(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let one = later(shop, &dialog.initiator, "m2", at(1_000.0)).await;
+    let other = later(shop, &dialog.initiator, "m3", at(1_000.0)).await;
+    // Something waits outside, so the endpoint stays for a while.
+    shop.switch("kitchen", Status::Off).await;
+    shop.send(&dialog.initiator, "Note", "m4").await;
+    let transaction = begin(shop);
+    transaction.end_conversation(&dialog.initiator, Default::default()).await.expect("it can be ended");
+    assert!(!transaction.cancel(&one).await.expect("it can be asked"));
+    assert!(!transaction.reschedule(&other, 1_700_000_009_000.0).await.expect("it can be asked"));
+    transaction.commit().await.expect("it commits");
+    assert_eq!((count(shop).await, shop.state(&dialog.initiator).await), (0, "DO"));
+    shop.switch("kitchen", Status::On).await;
+    assert_eq!(shop.pass(10_000.0).await, 0);
 }

@@ -21,6 +21,7 @@ mount! {
     l09_what_stands_in_its_way_is_no_reason_to_stop,
     l10_what_failed_says_how_and_is_sent_again,
     l11_what_can_not_be_read_goes_to_the_error_queue,
+    l11_what_led_to_it_goes_too,
 }
 
 async fn l09_a_conversation_that_was_ended_is_no_destination(shop: &Shop) {
@@ -153,4 +154,28 @@ pub(super) async fn spoil(shop: &Shop, handle: &str, keeps_head: bool) {
     })
     .await
     .expect("it can be written");
+}
+
+async fn l11_what_led_to_it_goes_too(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let large = Body { value: Value::from("large").into(), packing: 0, size: 70_000.0 };
+    let transaction = super::super::support::shop::begin(shop);
+    let to = vec![Rc::clone(&dialog.initiator)];
+    let sent = transaction.send_later(to, vec![shop.message_of("Note", large)], at(1_000.0)).await;
+    sent.expect("it can be sent later");
+    transaction.commit().await.expect("it commits");
+    later(shop, &dialog.initiator, "m3", at(2_000.0)).await;
+    transact(&*shop.store, &[StoreName::Delayed], Mode::ReadWrite, async |tx| {
+        let key = tx.get_keys(StoreName::Delayed, &Range::all(), Some(1)).await?.remove(0);
+        let record = tx.get(StoreName::Delayed, &key).await?.expect("it is there");
+        tx.put(StoreName::Delayed, key, record.with_item(4, Value::null()));
+        Ok::<_, Error>(())
+    })
+    .await
+    .expect("it can be written");
+    assert_eq!((shop.pass(1_000.0).await, count(shop).await), (0, 1));
+    shop.assert_sound().await;
+    let failed = shop.messages("error", RowFilter::default()).await.remove(0);
+    assert_eq!(failed.body.field("bodies").item(0).text().as_deref(), Some("large"));
+    assert_eq!(shop.end(&dialog.initiator).await.discarded, 1, "the other one");
 }
