@@ -3,56 +3,14 @@
  * of the page is killed, by the id that it was seen to have when the page was opened.
  */
 import assert from "node:assert/strict";
-import { readFileSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
-import { browserName, browserProcess, launchWith, newPage, packageDirectory, scripts } from "./fixtures/harness.mjs";
+import { crash, discard, openTab } from "./fixtures/crashing.mjs";
+import { browserName, newPage, packageDirectory, scripts } from "./fixtures/harness.mjs";
 import { ROOT } from "./support/paths.mjs";
-
-// A process for each page, which begins when the page is opened.
-if (browserName === "firefox") launchWith({ extraPrefsFirefox: { "dom.ipc.processPrelaunch.enabled": false, "dom.ipc.processCount": 50 } });
-
-/** The processes in which Firefox shows pages: children of the browser that this file started, whose last argument is "tab". */
-function contentProcesses() {
-  return readdirSync("/proc").filter((entry) => /^\d+$/.test(entry)).map(Number).filter((id) => {
-    try {
-      const [, parent] = /\) \w (\d+)/.exec(readFileSync(`/proc/${id}/stat`, "utf8"));
-      return Number(parent) === browserProcess().pid && /\0tab\0?$/.test(readFileSync(`/proc/${id}/cmdline`, "utf8"));
-    } catch {
-      return false; // It has ended meanwhile.
-    }
-  });
-}
-
-/** A page that can be crashed. */
-async function openTab() {
-  const before = browserName === "firefox" ? contentProcesses() : [];
-  const tab = await newPage();
-  const crashed = new Promise((resolve) => { tab.page.once("error", () => resolve(false)); });
-  const ids = browserName === "firefox" ? contentProcesses().filter((id) => !before.includes(id)) : [];
-  if (browserName === "firefox") assert.equal(ids.length, 1, "the page has a process of its own");
-  return { ...tab, crashed, processId: ids[0] };
-}
-
-/** Chromium says that a page has crashed; Firefox has an empty document in its place. */
-async function isAlive({ page, crashed }) {
-  for (;;) {
-    const isThere = await Promise.race([page.evaluate("Boolean(globalThis.harness)").catch(() => false), crashed, pause(1_000)]);
-    if (isThere !== undefined) return isThere; // What was asked while it died is never answered.
-  }
-}
-
-async function crash(tab) {
-  if (browserName === "firefox") process.kill(tab.processId, "SIGKILL");
-  else (await tab.page.createCDPSession()).send("Page.crash").catch(() => {});
-  while (await isAlive(tab));
-}
-
-/** A page that has crashed has nothing to clean up, and says that it has crashed. */
-const discard = (tab) => tab.page.close().catch(() => {});
 
 const openShop = async (h, _, { name }) => { h.state.broker = await h.open({ definitions: h.shop() }, name); };
 
