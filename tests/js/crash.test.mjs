@@ -8,7 +8,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
-import { crash, discard, openTab } from "./fixtures/crashing.mjs";
+import { crash, discard, isAlive, openTab } from "./fixtures/crashing.mjs";
 import { browserName, newPage, packageDirectory, scripts } from "./fixtures/harness.mjs";
 import { ROOT } from "./support/paths.mjs";
 
