@@ -117,6 +117,8 @@ enum Undo {
     /// The lane was this conversation.
     Lane(Lane, Option<u64>),
     Seen((u32, Rc<str>)),
+    /// The id was noted with this message.
+    Forgotten((u32, Rc<str>), Uuid),
     /// The delayed message was noted as this.
     Delayed(Uuid, Option<Option<Rc<Delayed>>>),
 }
@@ -208,6 +210,7 @@ impl Changes {
                 Undo::Lane(lane, Some(number)) => _ = self.lanes.insert(lane, number),
                 Undo::Lane(lane, None) => _ = self.lanes.remove(&lane),
                 Undo::Seen(key) => _ = self.seen.remove(&key),
+                Undo::Forgotten(key, message) => _ = self.seen.insert(key, message),
                 Undo::Delayed(id, Some(before)) => _ = self.delayed.insert(id, before),
                 Undo::Delayed(id, None) => _ = self.delayed.remove(&id),
             }
@@ -289,6 +292,13 @@ impl Changes {
     pub(crate) fn note_seen(&mut self, key: (u32, Rc<str>), message: Uuid) {
         self.seen.insert(key.clone(), message);
         self.undo.push(Undo::Seen(key));
+    }
+
+    /// An id is noted no more.
+    pub(crate) fn forget_seen(&mut self, key: (u32, Rc<str>)) {
+        if let Some(message) = self.seen.remove(&key) {
+            self.undo.push(Undo::Forgotten(key, message));
+        }
     }
 
     /// A delayed message is this now.

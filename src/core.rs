@@ -10,6 +10,7 @@ use crate::cache::{Heads, Lanes, Routes, Runs};
 use crate::clock::{Clock, Pulse, Timer};
 use crate::commit::GroupCommit;
 use crate::definitions::{self, Catalog};
+use crate::delayed::all_messages;
 use crate::error::{Error, ErrorCode, Result};
 use crate::group::{GroupLocks, Locking, Sharing};
 use crate::ids::{self, Ids};
@@ -34,6 +35,8 @@ pub const FETCH_BREAKER: f64 = 30_000.0;
 /// Everything the rules need and do not have: storage, time, chance, a place to run.
 #[derive(Clone)]
 pub struct Host {
+    /// What the broker is called: it is said in messages that failed.
+    pub name: Rc<str>,
     /// Where records are kept.
     pub store: Rc<dyn Store>,
     /// The present.
@@ -120,7 +123,7 @@ impl Core {
         let ((instance_id, catalog), due) = transact(&*host.store, &scope, Mode::ReadWrite, async |tx| {
             let birth = definitions::birth(tx, &*ids).await?;
             let mut due = tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?;
-            due.extend(tx.get_keys(StoreName::Delayed, &Range::all(), Some(1)).await?);
+            due.extend(tx.get_keys(StoreName::Delayed, &all_messages(), Some(1)).await?);
             Ok::<_, Error>((birth, due))
         })
         .await?;

@@ -52,6 +52,7 @@
 //! let mut pool = LocalPool::new();
 //! let spawner = pool.spawner();
 //! let host = Host {
+//!     name: "shop".into(),
 //!     store: Rc::new(MemoryStore::new()),
 //!     clock: Rc::new(NoTime),
 //!     timer: Rc::new(NoTime),

@@ -215,7 +215,7 @@ fn lost_in(work: &Work<'_>, service: Option<u32>, handle: Rc<str>, sequence: u64
             code: Some(ErrorCode::StorageCorrupt.name().into()),
         },
         stack: "".into(),
-        endpoint: "".into(),
+        endpoint: Rc::clone(&work.core.host.name),
         at: work.now,
         was_delayed: false,
     }

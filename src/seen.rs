@@ -61,6 +61,15 @@ impl SeenId {
             .map_err(|problem| problem.at(StoreName::Seen, &self.key()))?)
     }
 
+    /// The id is free again, if this message has it.
+    pub(crate) fn forget(&self, work: &mut Work<'_>, message: Uuid) -> Outcome<()> {
+        let Some((_, expires_at)) = self.read(work)?.filter(|(first, _)| *first == message) else { return Ok(()) };
+        work.drop_due(&self.due(expires_at));
+        work.write(Change::Delete(StoreName::Seen, self.key()));
+        work.changes.forget_seen((self.queue, Rc::clone(&self.id)));
+        Ok(())
+    }
+
     /// The message that has the id already. If there is none, it is this one's for `window` milliseconds from now.
     pub(crate) fn take(&self, work: &mut Work<'_>, message: Uuid, window: f64) -> Outcome<Option<Uuid>> {
         // One of this unit of work the store does not know yet.

@@ -18,7 +18,12 @@ function headers(value: unknown, argument: string): Headers {
   return Object.fromEntries(entries);
 }
 
-const sending = { signal: abortSignal, delay: (ms: unknown, argument: string) => amount(ms, argument, 0), deliverAt: instant };
+function wait(ms: unknown, argument: string): number {
+  if (!(Number.isFinite(number(ms, argument)) && (ms as number) >= 0)) throw invalid(argument, `must be a finite number of milliseconds from 0 on, not ${String(ms)}`);
+  return ms as number;
+}
+
+const sending = { signal: abortSignal, delay: wait, deliverAt: instant };
 
 export interface Sending { headers?: Headers | undefined; signal?: AbortSignal | undefined; when?: RawWhen | undefined }
 const NOTHING: Sending = {};

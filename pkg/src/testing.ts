@@ -17,6 +17,9 @@ export interface TestClock extends Required<Clock> {
   advance(ms: number): Promise<void>;
 }
 
+/** The last instant that a Date has. */
+const LATEST = 8.64e15;
+
 interface Sleeper { readonly at: number; wake(): void }
 
 /**
@@ -24,8 +27,8 @@ interface Sleeper { readonly at: number; wake(): void }
  * @param start What it shows first: a Date, or epoch milliseconds. Default: the present.
  */
 export function testClock(start: Date | number = Date.now()): TestClock {
-  let now = Number(start);
-  if (!Number.isFinite(now)) throw refused("start", "a Date or epoch milliseconds", start);
+  let now = typeof start === "number" || Object.prototype.toString.call(start) === "[object Date]" ? Number(start) : NaN;
+  if (!(Math.abs(now) <= LATEST)) throw refused("start", "a Date or epoch milliseconds", start);
   const brokers = new Set<Watched>();
   const own = new Set<Sleeper>();
   const others = new Set<Sleeper>();
@@ -37,6 +40,10 @@ export function testClock(start: Date | number = Date.now()): TestClock {
       reject(signal.reason as Error);
       return;
     }
+    if (!(ms > 0)) {
+      resolve();
+      return;
+    }
     const end = (): void => {
       sleepers.delete(sleeper);
       signal?.removeEventListener("abort", abort);
@@ -45,7 +52,7 @@ export function testClock(start: Date | number = Date.now()): TestClock {
       end();
       reject(signal?.reason as Error);
     };
-    const sleeper: Sleeper = { at: now + Math.max(0, ms), wake: () => { end(); resolve(); } };
+    const sleeper: Sleeper = { at: now + ms, wake: () => { end(); resolve(); } };
     sleepers.add(sleeper);
     signal?.addEventListener("abort", abort, { once: true });
     if (sleepers === others) stir();
@@ -105,7 +112,7 @@ export function testClock(start: Date | number = Date.now()): TestClock {
     now: () => now,
     sleep: sleepIn(others),
     advance(ms: number): Promise<void> {
-      if (!(Number.isFinite(ms) && ms >= 0)) return Promise.reject(refused("ms", "a finite number of milliseconds from 0 on", ms));
+      if (!(Number.isFinite(ms) && ms >= 0 && now + ms <= LATEST)) return Promise.reject(refused("ms", "a finite number of milliseconds from 0 on", ms));
       const gone = last.then(() => go(now + ms));
       last = gone.catch(() => {});
       return gone;

@@ -11,6 +11,7 @@ use crate::clock::Instant;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::is_id;
 use crate::record::Fields;
+use crate::seen::SeenId;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Change, StoreName};
 use crate::work::{Number, Purpose, Work};
@@ -29,7 +30,11 @@ pub(crate) struct Reschedule {
 }
 
 fn check_id(id: &str) -> Result<()> {
-    if is_id(id) { Ok(()) } else { Err(Error::invalid_argument("id", "is not the id of a message")) }
+    if is_id(id) {
+        Ok(())
+    } else {
+        Err(Error::invalid_argument("id", "is not the id of a message: a UUID, as the call that sent it gave it"))
+    }
 }
 
 impl Cancel {
@@ -49,6 +54,13 @@ impl Cancel {
             }
             work.save(conversation);
         }
+        if let (To::Lane { queue, .. }, Some(id)) = (&delayed.to, &delayed.seen)
+            && let Ok(queue) = work.look_up(|catalog| catalog.queue(queue))
+            && !work.is_view()
+        {
+            // What is never delivered keeps nobody from asking for it again.
+            SeenId { queue: queue.number, id: Rc::clone(id) }.forget(work, delayed.id)?;
+        }
         delayed.remove(work, true);
         work.changes.note_delayed(delayed.id, None);
         work.changes.notice.delayed = true;
@@ -61,7 +73,7 @@ impl Reschedule {
         check_id(&self.id)?;
         match Delay::At(self.to).check(0.0) {
             Ok(()) => Ok(()),
-            Err(_) => Err(Error::invalid_argument("to", "is not an instant that a Date has")),
+            Err(_) => Err(Error::invalid_argument("to", "is not an instant, or beyond the last one that a Date has")),
         }
     }
 

@@ -351,7 +351,7 @@ fn fail(work: &mut Work<'_>, run: &[Delayed], error: &Error) -> Outcome<u64> {
                 code: Some(error.code().name().into()),
             },
             stack: "".into(),
-            endpoint: "".into(),
+            endpoint: Rc::clone(&work.core.host.name),
             at: work.now,
             was_delayed: true,
         };

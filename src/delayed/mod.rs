@@ -148,6 +148,8 @@ pub(crate) struct Delayed {
     pub(crate) waits: u64,
     /// The stamp that its large body lies under.
     pub(crate) body_stamp: u64,
+    /// The id that `enqueue` was given with it, not to be taken twice.
+    pub(crate) seen: Option<Rc<str>>,
 }
 
 impl Delayed {
@@ -194,6 +196,7 @@ impl Delayed {
             Value::from(self.time),
             record::value(self.waits),
             record::value(self.body_stamp),
+            record::optional(self.seen.as_deref()),
         ])
     }
 
@@ -221,6 +224,7 @@ impl Delayed {
             time: fields.float()?,
             waits: fields.number()?,
             body_stamp: fields.number()?,
+            seen: fields.optional_text()?,
         })
     }
 
@@ -240,14 +244,17 @@ pub(crate) fn marks_of(side: SideId) -> Range {
     Range::prefix(vec!["d".into(), float(side.number()).into()])
 }
 
+/// The keys of all messages. Records under keys that no build makes are nobody's, and stand in nobody's way.
+pub(crate) fn all_messages() -> Range {
+    Range::up_to(Key::list([f64::NEG_INFINITY.into()]), Key::list(["".into()]))
+}
+
 /// The keys of what is due at an instant, and of what is not.
 pub(crate) fn due_at(now: Instant) -> (Range, Range) {
     // Behind every message of that time.
     let end = Key::list([now.into(), Key::List(Vec::new())]);
-    (
-        Range { upper: Bound::Excluding(end.clone()), ..Range::all() },
-        Range { lower: Bound::Including(end), ..Range::all() },
-    )
+    let all = all_messages();
+    (Range { upper: Bound::Excluding(end.clone()), ..all.clone() }, Range { lower: Bound::Including(end), ..all })
 }
 
 impl Unreadable {

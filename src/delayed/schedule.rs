@@ -17,10 +17,11 @@ use crate::verbs::OutgoingMessage;
 use crate::work::{Number, Purpose, Work};
 
 /// Stores messages, all due at one time, and gives their ids. Those that are sent on a conversation are counted by its side, which is the caller's
-/// to do.
+/// to do. `seen`: the id that a single one was given, not to be taken twice.
 pub(crate) fn schedule(
     work: &mut Work<'_>,
     delay: Delay,
+    seen: Option<&Rc<str>>,
     messages: Vec<(To, Rc<str>, &OutgoingMessage)>,
 ) -> Outcome<Vec<Uuid>> {
     let added = count(messages.len());
@@ -45,6 +46,7 @@ pub(crate) fn schedule(
             time: at,
             waits: 0,
             body_stamp: stamp,
+            seen: seen.cloned(),
         };
         ids.push(delayed.id);
         if delayed.is_large() {

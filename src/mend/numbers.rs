@@ -3,6 +3,7 @@
 
 use super::number;
 use crate::definitions::FIRST_QUEUE;
+use crate::delayed::all_messages;
 use crate::due::Due;
 use crate::message::{Run, count};
 use crate::queue::Queue;
@@ -54,7 +55,7 @@ pub(super) fn mend(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
     let service = services.iter().copied().chain(counted).max().unwrap_or_default();
 
     let stamp = stamp.max(work.catalog.stamp);
-    let delayed = work.get_keys(StoreName::Delayed, Range::all(), None)?;
+    let delayed = work.get_keys(StoreName::Delayed, all_messages(), None)?;
     let stamps = delayed.iter().filter_map(|key| number(&Key::from_value(&key.item(1))?));
     let (delayed, stamp) = (count(delayed.len()), stamps.fold(stamp, u64::max));
     let next = [

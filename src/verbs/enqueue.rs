@@ -144,7 +144,7 @@ impl Enqueue {
             To::Lane { queue: Rc::clone(&self.queue), key, priority }
         };
         let messages = self.messages.iter().map(|message| (lane(message), DEFAULT.into(), message)).collect();
-        let ids = schedule(work, delay, messages)?;
+        let ids = schedule(work, delay, seen.as_ref().map(|seen| &seen.id), messages)?;
         if let (Some(id), Some(first)) = (seen, ids.first()) {
             id.take(work, *first, self.options.dedupe_window)?;
         }

@@ -94,7 +94,7 @@ impl Send {
             let to = To::Conversation(handle);
             delayed.extend(messages.iter().map(|message| (to.clone(), Rc::clone(&message.message_type), message)));
         }
-        schedule(work, delay, delayed)
+        schedule(work, delay, None, delayed)
     }
 }
 

@@ -7,7 +7,7 @@ use num_traits::ToPrimitive;
 use super::{Extent, PAGE_BYTES, PAGE_RECORDS, PAGE_ROWS, Page};
 use crate::body::{Body, Part, Value};
 use crate::clock::Instant;
-use crate::delayed::{Delayed, LONGEST_WAIT as LONGEST, To};
+use crate::delayed::{Delayed, LONGEST_WAIT as LONGEST, To, all_messages};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::ids::text;
@@ -73,7 +73,7 @@ pub(super) async fn select_delayed(
     extent: Extent,
 ) -> Outcome<Page<DelayedMessage>> {
     let mut left = filter.limit.and_then(|limit| limit.to_u64()).unwrap_or(u64::MAX);
-    let mut range = Range::all();
+    let mut range = all_messages();
     if let Some([key @ .., rest]) = position {
         range.lower = Bound::Excluding(Key::List(key.iter().map(|part| Key::Number(*part)).collect()));
         left = rest.to_u64().unwrap_or(u64::MAX);
@@ -136,7 +136,7 @@ fn position_of(key: &Value, left: u64) -> Vec<f64> {
 
 /// When the first is due.
 pub(super) async fn next_delayed(driver: &mut Driver<'_>) -> Outcome<Option<Instant>> {
-    let keys = driver.tx.get_keys(StoreName::Delayed, &Range::all(), Some(1)).await?;
+    let keys = driver.tx.get_keys(StoreName::Delayed, &all_messages(), Some(1)).await?;
     Ok(keys.first().and_then(|key| key.to_value().item(0).number()))
 }
 

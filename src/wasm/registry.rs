@@ -167,6 +167,7 @@ impl Connection {
         let wake = Rc::new(RefCell::new(is_shared.then(|| listening(name))));
         let notified = Rc::clone(&wake);
         let host = Host {
+            name: name.into(),
             store,
             clock: Rc::new(WebClock { now: given.now.clone() }),
             timer: Rc::new(WebTimer { clock: given.sleep.clone() }),

@@ -141,3 +141,22 @@ inPage("l13: settings of delayed delivery have bounds, and are the same for all 
   await h.rejects(h.open({ delayedDelivery: { store: {} } }), { code: "NotSupported" });
   await h.rejects(h.open({ delayedDelivery: { errorQueue: "mine" } }), { code: "NotSupported" });
 });
+
+inPage("l11: what somebody has put into the store under another kind of key stands in nobody's way", async (h) => {
+  const broker = await h.openShop();
+  const database = await h.raw(broker.name);
+  const store = database.transaction("delayed", "readwrite").objectStore("delayed");
+  for (const key of [new Date(5), new Uint8Array([1]), "zzz", 5, ["x", 1], [[], 1]]) store.put("garbage", key);
+  await h.completed(store.transaction);
+  database.close();
+  await broker.enqueueMany("kitchen", [1, 2], { delay: 0 });
+  await h.until(async () => (await broker.count("kitchen")) === 2);
+  h.equal([await broker.delayed.count(), await broker.delayed.next(), await broker.delayed.select().toArray(), await broker.poll()], [0, null, [], 0]);
+});
+
+inPage("l03: hundreds that are due at once go while time passes", async (h) => {
+  const broker = await h.openShop();
+  await broker.enqueueMany("kitchen", Array.from({ length: 1_500 }, (_, n) => n), { delay: 20 });
+  await h.until(async () => (await broker.count("kitchen")) === 1_500);
+  h.equal(h.bodies(await broker.receive("kitchen")), Array.from({ length: 1_500 }, (_, n) => n));
+});

@@ -177,6 +177,7 @@ impl Run {
         };
         let (tasks, postman) = (Rc::clone(&origin.tasks), Rc::clone(&origin));
         Host {
+            name: "shop".into(),
             store: Rc::new(FaultStore::new(Rc::new(journaled), tab.faults.clone())),
             clock: Rc::<crate::time::Time>::clone(&origin.time),
             timer: Rc::new(TabTimer { time: Rc::clone(&origin.time), tab: id }),

@@ -257,9 +257,9 @@ export interface BrokerEvents {
   "message-failed": {
     /** The message. */
     messageId: MessageId;
-    /** Its queue. */
+    /** Its queue; of a delayed message where it was to go: a queue, or the handle of a conversation. */
     queue: string;
-    /** Its endpoint. */
+    /** Its endpoint; "" of a delayed message of `enqueue`, which has none yet. */
     conversationHandle: Handle;
     /** What was thrown: { name, message, code }. */
     error: unknown;

@@ -64,7 +64,7 @@ export interface RowFilter {
 export interface FailedFilter {
   /** This one. */
   messageId?: MessageId;
-  /** Those that failed in this queue. */
+  /** Those that failed in this queue; of delayed messages those that were to go there. */
   failedQueue?: string;
   /** Those that failed before this instant: a Date, or epoch milliseconds. */
   failedBefore?: Date | number;
@@ -74,7 +74,10 @@ export interface FailedFilter {
 
 /** A message of the error queue, with what failed, where and why. Its `headers` say the same, for other tools. */
 export type FailedMessage = Message & {
-  /** Where it failed, and where `returnToSource` puts it. */
+  /**
+   * Where it failed, and where `returnToSource` puts it. Of a delayed message where it was to go: a queue, or the handle of the conversation that it was to be
+   * sent on.
+   */
   failedQueue: string;
   /** The name of what the handler threw. */
   exceptionType: string;

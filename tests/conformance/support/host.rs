@@ -139,6 +139,7 @@ pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
     let told = Rc::clone(&notices);
     let locks = OriginLocks::default();
     let host = Host {
+        name: "shop".into(),
         store,
         clock: Rc::<ManualClock>::clone(&clock),
         timer: Rc::<ManualTimer>::clone(&timer),

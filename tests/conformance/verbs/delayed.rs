@@ -258,9 +258,18 @@ async fn an_id_is_noted_when_it_is_enqueued(shop: &Shop) {
     assert_eq!((enqueue().await, count(shop).await), (first.clone(), 1));
     shop.pass(1_000.0).await;
     assert_eq!(enqueue().await, first, "it has been delivered meanwhile");
-    let now = EnqueueOptions { delay: None, ..options };
-    assert_eq!(shop.try_enqueue("kitchen", "m1", now).await.expect("it can be asked for"), Some(first[0]));
+    let now = EnqueueOptions { delay: None, ..options.clone() };
+    assert_eq!(shop.try_enqueue("kitchen", "m1", now.clone()).await.expect("it can be asked for"), Some(first[0]));
     assert_eq!(shop.rows("kitchen").await.len(), 1);
+
+    let other = EnqueueOptions { dedupe_id: Some("other".into()), ..options.clone() };
+    let message = shop.message("DEFAULT", "m2");
+    let ids = shop.broker.enqueue_later("kitchen", vec![message], other.clone()).await.expect("it can be enqueued");
+    assert!(shop.broker.cancel(&text(ids[0])).await.expect("it can be cancelled"));
+    shop.assert_sound().await;
+    let other = EnqueueOptions { delay: None, ..other };
+    let seen = shop.try_enqueue("kitchen", "m2", other).await.expect("it can be enqueued");
+    assert_eq!(seen, None, "what is never delivered keeps nobody from asking for it again");
 }
 
 async fn headers_priority_and_key_survive(shop: &Shop) {
