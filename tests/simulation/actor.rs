@@ -11,7 +11,7 @@ use pocket_broker::{
     Broker, FailedFilter, Failure, FailureKind, Finally, Message, Recoverability, Thrown, Transaction,
 };
 
-use crate::calls::{Answer, Call, Done, Wanted};
+use crate::calls::{Answer, Call, Done, Later, Wanted};
 use crate::conformance::random::model::{BIN, PLACES};
 use crate::conformance::support::detail;
 use crate::executor::TabId;
@@ -108,7 +108,11 @@ impl Actor {
                 origin.pass_gate().await;
             }
             let queue = || origin.some_queue(&mut origin.chance.borrow_mut());
-            let call = match Call::think_up(origin) {
+            let ended = done.last().and_then(|done| if let Call::End(end, ..) = &done.call { Some(end) } else { None });
+            let ended = ended.filter(|_| origin.mix == Mix::Later && origin.one_in(2));
+            let behind = ended.and_then(|end| Later::behind(origin, end)).map(Call::Later);
+            let is_behind = behind.is_some();
+            let call = match behind.or_else(|| Call::think_up(origin)) {
                 Some(Call::Alter(queue, ..)) => Call::Receive(queue, Wanted::Anything, None, None),
                 Some(call) if !call.is_for_transactions() => continue,
                 None => continue,
@@ -124,7 +128,15 @@ impl Actor {
             match answer {
                 Ok(answer) => {
                     self.enter(number, &call, &answer);
-                    if !call.is_nothing(&answer) && !matches!(call, Call::GetState(_)) {
+                    if is_behind && matches!(answer, Answer::Was(true)) {
+                        origin.report(Kind::Revived, format!("{call:?} finds what its END has taken along"));
+                    }
+                    if matches!(answer, Answer::Was(true)) && origin.one_in(2) {
+                        // It may go meanwhile.
+                        self.pause(&[50.0, 500.0, 3_000.0, 20_000.0]).await;
+                    }
+                    let is_idle = matches!(call, Call::GetState(_)) || matches!(answer, Answer::Was(false));
+                    if !call.is_nothing(&answer) && !is_idle {
                         done.push(Done { call, answer, at });
                     }
                 }
@@ -139,7 +151,7 @@ impl Actor {
         match origin.below(8) {
             0 => transaction.rollback(),
             1 => drop(transaction),
-            2..=4 if origin.mix == Mix::Lanes => self.recover(&transaction, &done).await,
+            2..=4 if origin.mix.has_lanes() => self.recover(&transaction, &done).await,
             2..=3 => {
                 let fail = async { transaction.fail(None).map(|()| Ok(Answer::Done)).await };
                 // Where the storage fails, nobody knows whether it was counted.
@@ -152,7 +164,7 @@ impl Actor {
             _ => {
                 let commit = async { transaction.commit().await.map(|()| Answer::Done) };
                 let committed = self.note(Call::Commit(done.clone()), commit).await;
-                if committed.is_none() && origin.mix == Mix::Lanes && origin.one_in(2) {
+                if committed.is_none() && origin.mix.has_lanes() && origin.one_in(2) {
                     self.recover(&transaction, &done).await;
                 }
             }
@@ -207,8 +219,8 @@ impl Actor {
 
     /// Everything that is left is received, and what has failed tried once more.
     pub(crate) async fn do_the_rest(&self) {
-        let places = || (0..PLACES.len()).filter(|queue| *queue != BIN || self.origin.mix == Mix::Lanes);
-        if self.origin.mix == Mix::Lanes {
+        let places = || (0..PLACES.len()).filter(|queue| *queue != BIN || self.origin.mix.has_lanes());
+        if self.origin.mix.has_lanes() {
             self.call(Call::Define(None)).await;
         }
         for queue in places() {
@@ -217,7 +229,7 @@ impl Actor {
         // Whatever is due is over.
         TabTimer { time: Rc::clone(&self.origin.time), tab: self.tab }.sleep(600_000.0).await;
         self.call(Call::Poll).await;
-        if self.origin.mix == Mix::Lanes {
+        if self.origin.mix.has_lanes() {
             self.call(Call::Unbury(Unbury { discard: false, one: None, limit: None, alone: true })).await;
         }
         for queue in places() {

@@ -22,9 +22,11 @@ use crate::origin::Origin;
 use crate::sabotage::Sabotage;
 
 mod apply;
+mod later;
 mod think;
 
 pub(crate) use apply::Differs;
+pub(crate) use later::{Later, Under};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
@@ -41,6 +43,8 @@ pub(crate) enum Call {
     Alter(usize, Option<bool>, Option<bool>),
     Poll,
     Enqueue(Enqueue),
+    /// What concerns delayed messages.
+    Later(Later),
     Resume,
     Unbury(Unbury),
     /// A service goes to another queue.
@@ -86,6 +90,8 @@ pub(crate) enum Answer {
     Seen(bool),
     Recovered(Recovered),
     Count(u64),
+    /// Whether a delayed message was there.
+    Was(bool),
 }
 
 impl Call {
@@ -129,6 +135,7 @@ impl Call {
                 let seen = broker.enqueue(PLACES[enqueue.queue], messages, options, None).await;
                 seen.map(|seen| Answer::Seen(seen.is_some()))
             }
+            Self::Later(later) => later.make(origin, broker).await,
             Self::Resume => broker.resume().await.map(|()| Answer::Done),
             Self::Unbury(unbury) => {
                 let message_id = unbury.one.as_ref().map(|(id, _)| Rc::clone(id));
@@ -202,6 +209,7 @@ impl Call {
                 let (messages, options) = (enqueue.messages(), enqueue.options());
                 transaction.enqueue(PLACES[enqueue.queue], messages, options).await.map(|()| Answer::Done)
             }
+            Self::Later(later) => later.make_in(origin, transaction).await,
             _ => Err(not_here()),
         }
     }
@@ -234,6 +242,7 @@ impl Call {
                 | Self::SetState(..)
                 | Self::GetState(_)
                 | Self::Enqueue(_)
+                | Self::Later(_)
         )
     }
 }
@@ -268,6 +277,10 @@ fn message(id: Uuid, kind: &str, body: &str) -> OutgoingMessage {
 impl Enqueue {
     fn messages(&self) -> Vec<OutgoingMessage> {
         self.messages.iter().map(|(id, body)| message(*id, "DEFAULT", body)).collect()
+    }
+
+    fn place(&self) -> &'static str {
+        PLACES[self.queue]
     }
 
     fn options(&self) -> EnqueueOptions {

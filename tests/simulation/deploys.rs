@@ -40,6 +40,7 @@ impl Model {
                 self.world.end(end, Ending::Dropped)?;
             }
             self.failures.remove(end);
+            self.forget_delayed(end);
         }
         self.world.sides.values_mut().filter(|side| side.home == service).for_each(|side| side.home = OWN + side.queue);
         self.world.homes.insert(service, None);

@@ -42,6 +42,8 @@ pub(crate) struct Search<'a> {
 struct Path {
     model: Model,
     placed: Vec<bool>,
+    /// What is delayed and goes in this commit has gone.
+    has_delivered: bool,
 }
 
 impl<'a> Search<'a> {
@@ -68,7 +70,7 @@ impl<'a> Search<'a> {
     /// Looks for orders that begin with a model.
     pub(crate) fn run(&mut self, model: &Model) {
         let placed = self.records.iter().map(|record| matches!(record.outcome, Some(Outcome::Nothing))).collect();
-        self.go(0, Path { model: model.clone(), placed });
+        self.go(0, Path { model: model.clone(), placed, has_delivered: false });
     }
 
     fn is_enough(&self) -> bool {
@@ -100,7 +102,17 @@ impl<'a> Search<'a> {
             path.model.sweep(self.names);
             return self.go(index + 1, path);
         }
-        if event.fires && path.model.has_due(event.now) {
+        let delivers = event.wrote && event.delivers > 0 && !path.has_delivered;
+        if delivers {
+            let mut delivered = Path { has_delivered: true, ..path.clone() };
+            if delivered.model.deliver(event.delivers, event.now) {
+                delivered.model.forget_empty_groups(self.names);
+                self.go(index, delivered);
+            } else {
+                self.stuck_by(Kind::Early, index, || format!("{event:?}, and so many are not due"));
+            }
+        }
+        if event.fires && !delivers && path.model.has_due(event.now) {
             let mut fired = path.clone();
             fired.model.world.poll(event.now);
             fired.model.forget_empty_groups(self.names);
@@ -115,7 +127,11 @@ impl<'a> Search<'a> {
             self.try_place(index, *record, &path);
         }
         if must.is_empty() {
+            if delivers {
+                return;
+            }
             path.model.sweep(self.names);
+            path.has_delivered = false;
             self.go(index + 1, path);
         } else {
             self.stuck(index, || {
@@ -169,7 +185,9 @@ impl<'a> Search<'a> {
         for (mut model, guess) in guesses {
             let outcome = known.call.apply(&mut model, self.names, answer.or(guess.as_ref()), (known.at, now));
             match outcome {
-                Ok(Ok(())) => self.go(index, Path { model, placed: placed.clone() }),
+                Ok(Ok(())) => {
+                    self.go(index, Path { model, placed: placed.clone(), has_delivered: path.has_delivered });
+                }
                 outcome => {
                     let is_late = answer.is_some() && matches!(outcome, Ok(Err(ErrorCode::TransactionClosed)));
                     let kind = if is_late { Kind::NotFenced } else { Kind::Unexplained };
@@ -266,7 +284,7 @@ impl<'a> Search<'a> {
                     matches!(outcome, Ok(Err(told)) if told == *code)
                         || known.call.may_be_refused(&path.model, self.names, *code)
                 }
-                Some(Outcome::Answer(_)) => known.call.is_idle(&path.model),
+                Some(Outcome::Answer(answer)) => known.call.is_idle(&path.model, answer),
                 _ => false,
             };
         }
@@ -285,7 +303,7 @@ impl<'a> Search<'a> {
         path.model.sweep(self.names);
         let expected = Look::expected(&path.model, self.names, self.look, self.counts_failures);
         if expected == *self.look {
-            self.look.tell(&mut path.model);
+            self.look.tell(self.names, &mut path.model);
             if !self.found.contains(&path.model) {
                 self.found.push(path.model);
             }

@@ -168,6 +168,7 @@ impl Model {
             end: lane.is_none().then(|| end.clone()),
             lane: lane.map(|lane| (lane.key, lane.priority)),
             number: row.number,
+            was_delayed: false,
         };
         self.take_row(end, row);
         let grave = self.open_lane(ERROR, &LaneKey::Own, 5);
@@ -220,7 +221,15 @@ impl Model {
 
     fn has_source(&self, failed: &FailedAt) -> bool {
         match &failed.end {
-            Some(end) => self.world.sides.get(end).is_some_and(|side| side.state != "DO"),
+            Some(end) => self.world.sides.get(end).is_some_and(|side| {
+                let queue = self.world.queues[side.queue];
+                // What was never sent is sent then.
+                if failed.was_delayed {
+                    ["SO", "CO"].contains(&side.state) && (queue.on || !queue.retention)
+                } else {
+                    side.state != "DO"
+                }
+            }),
             None => self.is_there(failed.queue),
         }
     }
@@ -239,7 +248,16 @@ impl Model {
                 (None, Some((key, priority))) => self.open_lane(failed.queue, key, *priority),
                 (None, None) => continue,
             };
-            let row = Row { number: failed.number, returned: Some(stamp), ..first };
+            if failed.was_delayed && failed.end.is_some() {
+                self.world.send(&target, first.kind, &[first.body], false).expect("it may be sent");
+                continue;
+            }
+            let next = self.world.sides[&target].next_expected;
+            let row = if failed.was_delayed {
+                Row { number: next, ..first }
+            } else {
+                Row { number: failed.number, returned: Some(stamp), ..first }
+            };
             self.world.arrive(&target, vec![row]);
         }
     }

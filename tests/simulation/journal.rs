@@ -13,6 +13,7 @@ use pocket_broker::store::{Change, Direction, Key, Mode, Range, Session, Source,
 
 use crate::executor::{TabId, TaskId};
 use crate::time::Time;
+use crate::waiting::Waiting;
 
 /// A storage transaction over the conversations that was committed.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Event {
     pub(crate) wrote: bool,
     /// It removed due rows: something may have fired.
     pub(crate) fires: bool,
+    /// So many delayed messages have gone, the first ones.
+    pub(crate) delivers: usize,
     /// The tasks that were woken when the commit was answered; `None`: it never was.
     pub(crate) told: Option<Vec<TaskId>>,
 }
@@ -34,6 +37,7 @@ pub(crate) struct Journal {
     answered: RefCell<Vec<usize>>,
     /// Storage transactions that have not ended.
     live: Cell<usize>,
+    pub(crate) waiting: Waiting,
 }
 
 impl Journal {
@@ -43,6 +47,7 @@ impl Journal {
             events: RefCell::default(),
             answered: RefCell::default(),
             live: Cell::new(0),
+            waiting: Waiting::default(),
         })
     }
 
@@ -82,6 +87,7 @@ impl Store for JournalStore {
                 is_event,
                 wrote: Cell::new(false),
                 fires: Cell::new(false),
+                delayed: RefCell::default(),
             });
             Ok(session)
         }
@@ -116,6 +122,8 @@ struct JournalSession {
     is_event: bool,
     wrote: Cell<bool>,
     fires: Cell<bool>,
+    /// What becomes of delayed messages.
+    delayed: RefCell<Vec<Change>>,
 }
 
 impl Session for JournalSession {
@@ -151,17 +159,21 @@ impl Session for JournalSession {
         if change.store() == StoreName::Due && !matches!(change, Change::Put(..)) {
             self.fires.set(true);
         }
+        if change.store() == StoreName::Delayed {
+            self.delayed.borrow_mut().push(change.clone());
+        }
         self.inner.write(change)
     }
 
     fn commit(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
-        let Self { inner, live, tab, is_event, wrote, fires } = *self;
+        let Self { inner, live, tab, is_event, wrote, fires, delayed } = *self;
         let number = live.0.len();
         let committed = inner.commit();
         if is_event {
             // It has happened now, whether or not anybody lives to hear of it.
             let now = live.0.time.now();
-            let event = Event { tab, now, wrote: wrote.get(), fires: fires.get(), told: None };
+            let delivers = live.0.waiting.change(tab, now, delayed.take());
+            let event = Event { tab, now, wrote: wrote.get(), fires: fires.get(), delivers, told: None };
             live.0.events.borrow_mut().push(event);
         }
         committed

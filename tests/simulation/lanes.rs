@@ -73,6 +73,15 @@ impl Enqueue {
         };
         self.messages.iter().enumerate().map(|(number, (_, body))| (key(number), &**body)).collect()
     }
+
+    /// The same for those that are delayed: each says its own place.
+    pub(crate) fn shares_later(&self) -> Vec<(LaneKey, &str)> {
+        let share = |(id, body): &(Uuid, String)| {
+            let one = Self { messages: vec![(*id, body.clone())], ..self.clone() };
+            one.shares().remove(0).0
+        };
+        self.messages.iter().map(|message| (share(message), &*message.1)).collect()
+    }
 }
 
 /// A row as a reader sees it.
@@ -87,11 +96,8 @@ impl Model {
         if !self.is_there(enqueue.queue) {
             return Err(ErrorCode::QueueNotFound);
         }
-        if let Some((id, window)) = enqueue.dedupe {
-            if self.seen.get(&(enqueue.queue, id)).is_some_and(|expiry| *expiry > now) {
-                return Ok(true);
-            }
-            self.seen.insert((enqueue.queue, id), now + window);
+        if self.is_seen(enqueue, now) {
+            return Ok(true);
         }
         for (key, body) in enqueue.shares() {
             let end = self.open_lane(enqueue.queue, &key, enqueue.priority);
@@ -101,10 +107,21 @@ impl Model {
         Ok(false)
     }
 
+    /// Whether there was one with that id already. If not, there is one now.
+    pub(crate) fn is_seen(&mut self, enqueue: &Enqueue, now: f64) -> bool {
+        let Some((id, window)) = enqueue.dedupe else { return false };
+        if self.seen.get(&(enqueue.queue, id)).is_some_and(|expiry| *expiry > now) {
+            return true;
+        }
+        self.seen.insert((enqueue.queue, id), now + window);
+        false
+    }
+
     /// The lane of a key, which is begun if there is none.
     pub(crate) fn open_lane(&mut self, queue: usize, key: &LaneKey, priority: u32) -> End {
         let name = match key {
-            LaneKey::Own => format!("own {}", self.world.stamp()),
+            // Texts in the order of their numbers.
+            LaneKey::Own => format!("own {:09}", self.world.stamp()),
             key => format!("{queue} {key:?} {priority}"),
         };
         let end: End = (name.into(), false);
@@ -124,9 +141,9 @@ impl Model {
         if self.is_lane(end) {
             return Ok(self.end_lane(end, how == Ending::Cleanup));
         }
-        let ended = self.world.end(end, how)?;
+        let (discarded, archived) = self.world.end(end, how)?;
         self.failures.remove(end);
-        Ok(ended)
+        Ok((discarded + self.forget_delayed(end), archived))
     }
 
     /// END of a lane. Gives how many rows were thrown away unread, and how many the archive gets if it gets any.

@@ -1,12 +1,14 @@
 //! The simplest bookkeeping: what was sent, what was received. It knows no states and no order of commits, and so gives a plain name to what the
 //! search can only call unexplained.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use pocket_broker::Message;
 
-use crate::calls::{Answer, Call};
+use pocket_broker::Delay;
+
+use crate::calls::{Answer, Call, Later};
 use crate::conformance::random::model::{ERROR, End, Ending, PLACES, SERVICES, other};
 use crate::conformance::support::shop::show_message;
 use crate::failing::Unbury;
@@ -30,6 +32,11 @@ pub(crate) struct Ledger {
     may_discard: bool,
     /// Queues that somebody may have received from without hearing what.
     unsure: BTreeSet<usize>,
+    /// The earliest that delayed messages may come, by their bodies.
+    due: BTreeMap<String, f64>,
+    /// Those that were to come at another time since.
+    moved: BTreeSet<String>,
+    cancelled: BTreeSet<String>,
 }
 
 impl Ledger {
@@ -37,6 +44,9 @@ impl Ledger {
     pub(crate) fn enter(&mut self, records: &[Record]) -> Result<(), Violation> {
         for record in records {
             self.note_losses(&record.call);
+            if let Some(Outcome::Answer(answer)) = &record.outcome {
+                self.note_delays(&record.call, answer, record.at);
+            }
         }
         for record in records {
             match &record.outcome {
@@ -45,7 +55,26 @@ impl Ledger {
                 _ => {}
             }
         }
-        Ok(())
+        match self.cancelled.iter().find(|body| self.bodies.contains(*body)) {
+            Some(body) => Err(Violation { kind: Kind::Revived, text: format!("{body} came, and was cancelled") }),
+            None => Ok(()),
+        }
+    }
+
+    /// When delayed messages may come at the earliest.
+    fn note_delays(&mut self, call: &Call, answer: &Answer, at: f64) {
+        match (call, answer) {
+            (Call::Commit(done), _) => done.iter().for_each(|done| self.note_delays(&done.call, &done.answer, done.at)),
+            (Call::Later(Later::Cancel(_, body)), Answer::Was(true)) => _ = self.cancelled.insert(body.clone()),
+            (Call::Later(later @ (Later::Send(.., delay) | Later::Enqueue(_, delay))), _) => {
+                let due = match delay {
+                    Delay::After(ms) => at + ms,
+                    Delay::At(at) => *at,
+                };
+                self.due.extend(later.bodies().into_iter().map(|body| (body.to_owned(), due)));
+            }
+            _ => {}
+        }
     }
 
     fn note(&mut self, call: &Call, answer: &Answer) -> Result<(), Violation> {
@@ -58,6 +87,11 @@ impl Ledger {
                     let bodies = enqueue.messages.iter().map(|(_, body)| (enqueue.queue, body.clone()));
                     self.enqueued.extend(bodies);
                 }
+                Ok(())
+            }
+            (Call::Later(Later::Enqueue(enqueue, _)), _) if enqueue.dedupe.is_none() => {
+                let bodies = enqueue.messages.iter().map(|(_, body)| (enqueue.queue, body.clone()));
+                self.enqueued.extend(bodies);
                 Ok(())
             }
             (Call::Send(ends, _, bodies), _) if ends.len() > 1 => {
@@ -80,6 +114,7 @@ impl Ledger {
             Call::Unbury(Unbury { discard: true, one: None, .. }) | Call::End(_, Ending::Cleanup, _) => {
                 self.may_discard = true;
             }
+            Call::Later(Later::Reschedule(_, body, _)) => _ = self.moved.insert(body.clone()),
             Call::Commit(done) => done.iter().for_each(|done| self.note_losses(&done.call)),
             _ => {}
         }
@@ -99,7 +134,13 @@ impl Ledger {
                 }
                 last = Some(message);
             }
-            self.bodies.extend(message.body.text());
+            let body = message.body.text();
+            let due = body.as_ref().filter(|body| !self.moved.contains(*body)).and_then(|body| self.due.get(body));
+            if due.is_some_and(|due| message.message_enqueue_time < *due) {
+                let text = format!("{row} came at {}, and was due at {due:?}", message.message_enqueue_time);
+                return Err(Violation { kind: Kind::Early, text });
+            }
+            self.bodies.extend(body);
             if !self.received.insert(Rc::clone(&message.message_id)) {
                 return Err(Violation { kind: Kind::Twice, text: format!("{handle} was given {row} twice") });
             }
@@ -116,10 +157,17 @@ impl Ledger {
         }
     }
 
+    /// A message that was cancelled, and is there all the same.
+    pub(crate) fn revived(&self, look: &Look) -> Option<String> {
+        let found = self.cancelled.iter().find(|body| look.holds(body));
+        found.map(|body| format!("{body} is there, and was cancelled"))
+    }
+
     /// A message that is certainly sent and nowhere, although both ends are there; or one that was put into a lane.
     pub(crate) fn lost(&self, names: &Names, look: &Look) -> Option<String> {
         let is_gone = |(queue, body): &&(usize, String)| {
-            let is_known = self.bodies.contains(body) || self.discarded.contains(body) || look.has_message(body);
+            let is_known = [&self.bodies, &self.discarded, &self.cancelled].iter().any(|bodies| bodies.contains(body))
+                || look.has_message(body);
             !self.may_discard && !self.unsure.contains(queue) && !self.unsure.contains(&ERROR) && !is_known
         };
         if let Some((queue, body)) = self.enqueued.iter().find(is_gone) {

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 
 use pocket_broker::store::{MemoryStore, Store};
-use pocket_broker::{Broker, EndpointFilter, Extent, Message, RowFilter, Rows};
+use pocket_broker::{Broker, DelayedFilter, EndpointFilter, Extent, Message, RowFilter, Rows};
 
 use crate::conformance::random::model::{PLACES, Queue};
 use crate::conformance::random::seen::{self, SeenEnd, SeenOutside, SeenRows};
 use crate::conformance::support::host::{block_on, host};
+use crate::later;
 use crate::model::{Model, Names, service_number};
 use crate::origin::{Kind, Origin, Violation};
 
@@ -28,6 +29,8 @@ pub(crate) struct Look {
     lanes: Vec<SeenLane>,
     /// What waits outside of lanes.
     held: Vec<String>,
+    /// What is delayed, in its order.
+    delayed: Vec<String>,
 }
 
 /// Looks, and finds out whether the database is sound. Conversations that nobody knows are learned of.
@@ -72,8 +75,14 @@ pub(crate) fn look(origin: &Origin, store: &MemoryStore) -> Result<Look, Violati
             all.extend(messages);
         }
         let transmission = broker.transmission_queue(None).await.map_err(failed)?;
+        let delayed = broker.delayed(&DelayedFilter::default(), None, Extent::All).await.map_err(failed)?.rows;
+        let count = broker.count_delayed().await.map_err(failed)?;
+        if count != delayed.len() as u64 && !origin.is_trusting {
+            return Err(unsound(format!("{count} are said to be delayed, and {} are", delayed.len())));
+        }
         broker.close().await;
         Ok(Look {
+            delayed: later::seen(&delayed),
             queues,
             ends: seen::ends_seen(&endpoints),
             rows,
@@ -96,8 +105,9 @@ impl Look {
         Self {
             queues: (0..PLACES.len()).map(queue).collect(),
             tried: lanes::tried_expected(world, names),
-            lanes: lanes::expected(model, &found.lanes).into_iter().map(|(_, lane)| lane).collect(),
+            lanes: lanes::expected(model, names, &found.lanes).into_iter().map(|(_, lane)| lane).collect(),
             held: lanes::held_expected(world),
+            delayed: model.show_delayed(names),
             ends: seen::ends_expected(world, &names.handles),
             rows: (0..PLACES.len()).map(|queue| seen::rows_expected(world, &names.handles, queue)).collect(),
             outside: seen::outside_expected(world, &names.handles),
@@ -128,13 +138,15 @@ impl Look {
         let lanes = |look: &Self| look.lanes.iter().map(|lane| debug(lane)).collect();
         part("lanes", lanes(self), lanes(expected));
         part("held", self.held.clone(), expected.held.clone());
+        part("delayed", vec![format!("{:#?}", self.delayed)], vec![format!("{:#?}", expected.delayed)]);
         text
     }
 
     /// What the lanes are called that a model has found here.
-    pub(crate) fn tell(&self, model: &mut Model) {
+    pub(crate) fn tell(&self, names: &Names, model: &mut Model) {
         // Those that show nothing may be mistaken for each other.
-        for (end, lane) in lanes::expected(model, &self.lanes).into_iter().filter(|(_, lane)| lane.shows_rows()) {
+        for (end, lane) in lanes::expected(model, names, &self.lanes).into_iter().filter(|(_, lane)| lane.shows_rows())
+        {
             model.bind(&end, &lane.handle);
         }
     }
@@ -146,9 +158,15 @@ impl Look {
             || !self.outside.is_empty()
     }
 
-    /// Whether a lane has a row with a body, or one waits outside.
+    /// Whether a lane has a row with a body, or it is delayed, or one waits outside.
     pub(crate) fn has_message(&self, body: &str) -> bool {
-        self.lanes.iter().any(|lane| lane.has_body(body)) || !self.held.is_empty()
+        self.holds(body) || !self.held.is_empty()
+    }
+
+    /// Whether a lane has a row with a body, or it is delayed.
+    pub(crate) fn holds(&self, body: &str) -> bool {
+        let is_delayed = |shown: &String| shown.split(' ').nth(1) == Some(body);
+        self.lanes.iter().any(|lane| lane.has_body(body)) || self.delayed.iter().any(is_delayed)
     }
 
     pub(crate) fn end(&self, end: &crate::conformance::random::model::End) -> Option<&SeenEnd> {

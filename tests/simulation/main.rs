@@ -1,7 +1,9 @@
 //! The simulation: several tabs over one store in memory, with time, chance, crashes and faults under control, and a model that knows what must come
-//! of it. A seed is a run; the same seed is the same run. Odd seeds are of conversations, even ones of lanes, failing handlers and definitions that change, too.
+//! of it. A seed is a run; the same seed is the same run. Odd seeds are of conversations, even ones of lanes, failing handlers and definitions that change, too,
+//! and every fourth of delayed messages besides.
 //!
-//! `SEED=17 cargo test --test simulation seeds` runs one seed and tells every call. `make simulate SEEDS=200000` runs many.
+//! `SEED=17 cargo test --test simulation seeds` runs one seed and tells every call. `make simulate SEEDS=200000` runs many,
+//! `FROM=4 STEP=4` those of delayed messages.
 #![cfg(not(target_arch = "wasm32"))]
 // A test that panics says where and why: that is what it is for.
 #![allow(clippy::as_conversions, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
@@ -17,6 +19,7 @@ mod failing;
 mod history;
 mod journal;
 mod lanes;
+mod later;
 mod ledger;
 mod look;
 mod model;
@@ -25,6 +28,7 @@ mod readers;
 mod run;
 mod sabotage;
 mod time;
+mod waiting;
 
 /// What the conformance suite has already: hosts, locks, the shop, and the model of the random test.
 #[path = "../conformance"]
@@ -47,12 +51,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use self::origin::{Kind, Mix, Violation};
+use self::run::Summary;
 use self::sabotage::Sabotage;
 
 /// Without a wish.
 const SEEDS: u64 = 2_000;
 /// So many seeds see a broken broker.
 const SABOTAGED: usize = 120;
+
+/// For the search for an order, which calls itself once for each call and commit.
+const STACK: usize = 1 << 26;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|number| number.parse().ok())
@@ -64,11 +72,12 @@ fn seeds_are_what_the_model_says() {
         return check(seed, true);
     }
     let first = number("FROM").unwrap_or(1);
-    let end = first + number("SEEDS").unwrap_or(SEEDS);
+    let step = number("STEP").unwrap_or(1);
+    let end = first + number("SEEDS").unwrap_or(SEEDS) * step;
     let next = AtomicU64::new(first);
     let work = || {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let seed = next.fetch_add(step, Ordering::Relaxed);
             if seed >= end {
                 return;
             }
@@ -92,16 +101,24 @@ fn seeds_are_what_the_model_says() {
 
 #[test]
 fn a_seed_is_the_same_run_every_time() {
-    for seed in [7, 8] {
-        let [first, second] = [(); 2].map(|()| run::run(seed, None, false).expect("the model agrees"));
+    for seed in [7, 8, 10] {
+        let [first, second] = [(); 2].map(|()| run(seed, None, false).expect("the model agrees"));
         assert_eq!(first, second);
         assert!(first.turns > 500 && first.commits > 50 && first.lives > 3, "{first:?}");
     }
 }
 
+fn run(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Result<Summary, Violation> {
+    thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(STACK);
+        let running = builder.spawn_scoped(scope, || run::run(seed, sabotage, is_told)).expect("a thread");
+        running.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
 fn check(seed: u64, is_told: bool) {
     let command = format!("SEED={seed} cargo test --test simulation seeds -- --nocapture");
-    match catch_unwind(AssertUnwindSafe(|| run::run(seed, None, is_told))) {
+    match catch_unwind(AssertUnwindSafe(|| run(seed, None, is_told))) {
         Ok(Ok(_)) => {}
         Ok(Err(Violation { kind, text })) => panic!("{kind:?} in seed {seed}. Again: {command}\n{text}"),
         Err(panic) => {
@@ -113,7 +130,7 @@ fn check(seed: u64, is_told: bool) {
 
 /// What is found within some seeds of a mix when something is broken on purpose.
 fn found(sabotage: Sabotage, mix: Mix) -> Vec<Kind> {
-    let kind = |seed| run::run(seed, Some(sabotage), false).err().map(|violation| violation.kind);
+    let kind = |seed| run(seed, Some(sabotage), false).err().map(|violation| violation.kind);
     let kinds: Vec<Kind> = (1..).filter(|seed| Mix::of(*seed) == mix).take(SABOTAGED).filter_map(kind).collect();
     println!("{sabotage:?}: {kinds:?}");
     kinds
@@ -172,4 +189,19 @@ fn a_dialog_outside_its_group_is_noticed() {
 #[test]
 fn a_page_that_goes_on_in_its_sleep_is_noticed() {
     assert!(found(Sabotage::Walk, Mix::Dialogs).contains(&Kind::TwoReaders));
+}
+
+#[test]
+fn a_dispatch_that_deletes_nothing_is_noticed() {
+    assert!(found(Sabotage::Undead, Mix::Later).contains(&Kind::Twice));
+}
+
+#[test]
+fn a_cancel_that_deletes_nothing_is_noticed() {
+    assert!(found(Sabotage::Deaf, Mix::Later).contains(&Kind::Revived));
+}
+
+#[test]
+fn a_delay_that_is_too_short_is_noticed() {
+    assert!(found(Sabotage::Hurry, Mix::Later).contains(&Kind::Early));
 }

@@ -9,6 +9,7 @@ use pocket_broker::error::ErrorCode;
 use crate::conformance::random::model::{ELSEWHERE, End, Row, SERVICES, Side, World};
 use crate::conformance::random::seen::{Handles, group_of, own_group};
 use crate::lanes::Hint;
+use crate::later::Delayed;
 
 /// What is known of the names that the broker gave.
 #[derive(Default)]
@@ -75,6 +76,8 @@ pub(crate) struct Model {
     /// Handles of lanes that are gone.
     pub(crate) spent: BTreeSet<Rc<str>>,
     pub(crate) has_bin: bool,
+    /// What is delayed, in the order in which it will go.
+    pub(crate) delayed: Vec<Delayed>,
 }
 
 impl Model {

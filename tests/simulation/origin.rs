@@ -11,6 +11,7 @@ use pocket_broker::ids::{Decoded, Ids, Role, SideId, text};
 use pocket_broker::{ConversationInfo, Message, Notice};
 use uuid::Uuid;
 
+use crate::calls::Under;
 use crate::conformance::random::model::{BIN, ERROR, End, QUEUES};
 use crate::conformance::random::seen::{own_group, row_of};
 use crate::conformance::support::chance::Chance;
@@ -53,6 +54,7 @@ pub(crate) struct Origin {
     groups: RefCell<Vec<Rc<str>>>,
     /// Messages whose handlers have failed: id and body.
     failed: RefCell<Vec<(Rc<str>, String)>>,
+    delayed: RefCell<Vec<Under>>,
     bodies: Cell<u64>,
     gate: RefCell<Gate>,
 }
@@ -70,11 +72,21 @@ pub(crate) enum Mix {
     Dialogs,
     /// Less of these, and lanes, failing handlers, and definitions that change.
     Lanes,
+    /// The same, and delayed messages.
+    Later,
 }
 
 impl Mix {
     pub(crate) fn of(seed: u64) -> Self {
-        if seed.is_multiple_of(2) { Self::Lanes } else { Self::Dialogs }
+        match seed % 4 {
+            0 => Self::Later,
+            2 => Self::Lanes,
+            _ => Self::Dialogs,
+        }
+    }
+
+    pub(crate) fn has_lanes(self) -> bool {
+        self != Self::Dialogs
     }
 }
 
@@ -95,6 +107,12 @@ pub(crate) enum Kind {
     NotFenced,
     /// No order of the calls leads to what was answered and what is there.
     Unexplained,
+    /// A delayed message came before its time.
+    Early,
+    /// A delayed message waits for longer than a poller sleeps.
+    Late,
+    /// A message came although it was cancelled.
+    Revived,
     /// A call never came to an end.
     Hangs,
 }
@@ -138,6 +156,7 @@ impl Origin {
             ends: RefCell::default(),
             groups: RefCell::default(),
             failed: RefCell::default(),
+            delayed: RefCell::default(),
             bodies: Cell::new(0),
             gate: RefCell::default(),
         }
@@ -168,7 +187,7 @@ impl Origin {
     pub(crate) fn some_queue(&self, chance: &mut Chance) -> usize {
         match self.mix {
             Mix::Dialogs => chance.below(QUEUES.len()),
-            Mix::Lanes => chance.pick(&[0, 1, 1, 2, 2, 2, ERROR, BIN]).unwrap_or_default(),
+            Mix::Lanes | Mix::Later => chance.pick(&[0, 1, 1, 2, 2, 2, ERROR, BIN]).unwrap_or_default(),
         }
     }
 
@@ -180,6 +199,33 @@ impl Origin {
 
     pub(crate) fn note_failed(&self, message: &Message) {
         self.failed.borrow_mut().push((Rc::clone(&message.message_id), row_of(message).body));
+    }
+
+    /// Something that was delayed lately, or is due next. `sender`: of this end.
+    pub(crate) fn any_delayed(&self, chance: &mut Chance, sender: Option<&End>) -> Option<(Rc<str>, String)> {
+        let known = self.delayed.borrow();
+        let is_meant = |delayed: &&Under| sender.is_none_or(|sender| delayed.sender.as_ref() == Some(sender));
+        let meant: Vec<&Under> = known.iter().filter(is_meant).collect();
+        let now = self.time.now();
+        let next = || meant.iter().filter(|delayed| delayed.due >= now).min_by(|a, b| a.due.total_cmp(&b.due)).copied();
+        let found = if chance.one_in(2) { next() } else { None };
+        let found = found.or_else(|| chance.pick(&meant[meant.len().saturating_sub(8)..]));
+        found.map(|delayed| (Rc::clone(&delayed.id), delayed.body.clone()))
+    }
+
+    /// An end that has messages under way, or had lately.
+    pub(crate) fn any_sender(&self, chance: &mut Chance) -> Option<End> {
+        let delayed = self.delayed.borrow();
+        let senders: Vec<&End> = delayed.iter().rev().filter_map(|delayed| delayed.sender.as_ref()).take(8).collect();
+        chance.pick(&senders).cloned()
+    }
+
+    pub(crate) fn note_delayed(&self, delayed: Under) {
+        self.delayed.borrow_mut().push(delayed);
+    }
+
+    pub(crate) fn forget_delayed(&self, id: &str) {
+        self.delayed.borrow_mut().retain(|delayed| *delayed.id != *id);
     }
 
     /// How queues are made. Where the storage fails nobody knows how many failures were counted.

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::FutureExt;
-use pocket_broker::clock::{Pulse, Timer};
+use pocket_broker::clock::{Clock, Pulse, Timer};
 use pocket_broker::definitions::{Definitions, QueueOptions};
 use pocket_broker::store::{FaultStore, Faults, MemoryStore, Store};
 use pocket_broker::{Broker, Host, Locks, Sharing};
@@ -20,7 +20,7 @@ use crate::journal::JournalStore;
 use crate::ledger::Ledger;
 use crate::look::{Look, look};
 use crate::model::Model;
-use crate::origin::{Kind, Mix, Origin, Violation, post};
+use crate::origin::{Kind, Origin, Violation, post};
 use crate::sabotage::Sabotage;
 use crate::time::TabTimer;
 
@@ -51,6 +51,8 @@ pub(super) struct Tab {
     is_away: bool,
     /// It waits for an answer that will never come.
     is_doomed: bool,
+    /// What was stored before, it has been told of. `None`: it is not open.
+    knows_until: Rc<Cell<Option<f64>>>,
 }
 
 pub(crate) struct Run {
@@ -78,7 +80,7 @@ pub(crate) struct Summary {
 /// Runs a seed.
 pub(crate) fn run(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Result<Summary, Violation> {
     let origin = Rc::new(Origin::new(seed, sabotage, is_told));
-    let (has_faults, has_bin) = (!origin.counts_failures, origin.mix == Mix::Lanes);
+    let (has_faults, has_bin) = (!origin.counts_failures, origin.mix.has_lanes());
     let store = MemoryStore::new();
     block_on(async {
         let store: Rc<dyn Store> = Rc::new(store.clone());
@@ -130,10 +132,12 @@ impl Run {
     fn open_tab(&mut self) {
         let tab = self.new_tab();
         let (origin, id, broker) = (Rc::clone(&self.origin), tab.id, Rc::clone(&tab.broker));
+        let knows_until = Rc::clone(&tab.knows_until);
         let host = self.host_of(&tab);
         self.tabs.push(tab);
         let boot = async move {
-            let opened = open(&origin, id, host).await;
+            let (opened, since) = open(&origin, id, host).await;
+            knows_until.set(Some(since));
             broker.replace(Some(Rc::clone(&opened)));
             for _ in 0..ACTORS {
                 let actor = Actor { origin: Rc::clone(&origin), tab: id, broker: Rc::clone(&opened) };
@@ -156,6 +160,7 @@ impl Run {
             is_frozen: false,
             is_away: false,
             is_doomed: false,
+            knows_until: Rc::default(),
         }
     }
 
@@ -221,6 +226,7 @@ impl Run {
         if ready.is_empty() || (is_quiet && self.origin.one_in(40)) {
             let next = self.origin.time.next(self.may_run());
             match next.filter(|_| is_quiet) {
+                Some(next) if ready.is_empty() => self.pass_time(next),
                 Some(next) => self.origin.time.advance_to(next, self.may_run()),
                 None if ready.is_empty() => {
                     return self.unblock()
@@ -310,6 +316,9 @@ impl Run {
     }
 
     fn name(&self, look: &Look, kind: Kind, text: String) -> Violation {
+        if let Some(revived) = self.ledger.revived(look) {
+            return Violation { kind: Kind::Revived, text: format!("{revived}\n{text}") };
+        }
         match self.ledger.lost(&self.origin.names.borrow(), look).filter(|_| kind == Kind::Unexplained) {
             Some(lost) => Violation { kind: Kind::Lost, text: format!("{lost}\n{text}") },
             None => Violation { kind, text },
@@ -323,11 +332,13 @@ impl Run {
         self.close_tabs()?;
         let tab = self.new_tab();
         let (origin, id, host) = (Rc::clone(&self.origin), tab.id, self.host_of(&tab));
-        self.tabs.push(tab);
         let is_done = Rc::new(Cell::new(false));
         let done = Rc::clone(&is_done);
+        let knows_until = Rc::clone(&tab.knows_until);
+        self.tabs.push(tab);
         let work = async move {
-            let broker = open(&origin, id, host).await;
+            let (broker, since) = open(&origin, id, host).await;
+            knows_until.set(Some(since));
             let actor = Actor { origin, tab: id, broker: Rc::clone(&broker) };
             actor.do_the_rest().await;
             broker.close().await;
@@ -342,6 +353,9 @@ impl Run {
         self.calm_down()?;
         self.check()?;
         let unread = |model: &Model| model.world.sides.values().any(|side| !side.unread().is_empty());
+        if self.models.iter().any(|model| !model.delayed.is_empty()) {
+            return Err(Violation { kind: Kind::Lost, text: "something is delayed for ever".into() });
+        }
         if self.models.iter().any(unread) {
             return Err(Violation { kind: Kind::Lost, text: "something can't be received".into() });
         }
@@ -367,11 +381,12 @@ impl Run {
     }
 }
 
-/// Opens a broker, however often it takes.
-async fn open(origin: &Rc<Origin>, tab: TabId, host: Host) -> Rc<Broker> {
+/// Opens a broker, however often it takes. Gives when the attempt that succeeded has begun.
+async fn open(origin: &Rc<Origin>, tab: TabId, host: Host) -> (Rc<Broker>, f64) {
     loop {
+        let since = origin.time.now();
         match Broker::open(host.clone()).await {
-            Ok(broker) => return Rc::new(broker),
+            Ok(broker) => return (Rc::new(broker), since),
             Err(_) => TabTimer { time: Rc::clone(&origin.time), tab }.sleep(100.0).await,
         }
     }

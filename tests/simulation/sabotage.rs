@@ -39,12 +39,18 @@ pub(crate) enum Sabotage {
     Alone,
     /// A page that is put away lets go of its locks, and goes on as if it held them.
     Walk,
+    /// What is dispatched stays in the delayed store.
+    Undead,
+    /// What is cancelled stays there, too.
+    Deaf,
+    /// Delays are half as long as was asked for.
+    Hurry,
 }
 
 impl Sabotage {
     /// What is broken contradicts itself, and the audit would say so: it is to be noticed without.
     pub(crate) fn is_unsound(self) -> bool {
-        matches!(self, Self::Fence | Self::Forgetful | Self::Sleep)
+        matches!(self, Self::Fence | Self::Forgetful | Self::Sleep | Self::Undead | Self::Deaf)
     }
 
     /// There is so seldom a chance for it that none is left out.
@@ -194,6 +200,12 @@ impl BrokenSession {
         }
         if self.saboteur.strikes(Sabotage::Sleep) {
             changes.retain(|change| !is_put(change, StoreName::Due));
+        }
+        if self.saboteur.strikes(Sabotage::Undead) {
+            changes.retain(|change| !matches!(change, Change::DeleteRange(StoreName::Delayed, _)));
+        }
+        if self.saboteur.strikes(Sabotage::Deaf) {
+            changes.retain(|change| !matches!(change, Change::Delete(StoreName::Delayed, _)));
         }
         if changes.len() > 1 && self.saboteur.strikes(Sabotage::Half) {
             changes.truncate(changes.len() / 2);

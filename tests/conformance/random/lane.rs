@@ -34,6 +34,8 @@ pub(crate) struct FailedAt {
     pub(crate) end: Option<super::model::End>,
     pub(crate) lane: Option<(LaneKey, u32)>,
     pub(crate) number: u64,
+    /// It was delayed and never came there.
+    pub(crate) was_delayed: bool,
 }
 
 impl LaneKey {

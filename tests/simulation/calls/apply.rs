@@ -2,7 +2,7 @@
 
 use pocket_broker::error::ErrorCode;
 
-use super::{Answer, Call, Wanted};
+use super::{Answer, Call, Later, Wanted};
 use pocket_broker::Message;
 
 use crate::conformance::random::model::{End, Row, Side};
@@ -95,6 +95,7 @@ impl Call {
                 }
                 seen.map(drop)
             }
+            (Self::Later(later), answer) => later.apply(model, names, answer, (now, false))?,
             (Self::Resume, _) => {
                 model.resume();
                 Ok(())
@@ -144,6 +145,10 @@ impl Call {
                 None => Ok(()),
             },
             (Self::GetState(_) | Self::GetGroup(_), _) => Ok(()),
+            (Self::Later(later), answer) => {
+                let outcome = later.apply(model, names, Some(answer), (times.1, true));
+                outcome.unwrap_or(Err(ErrorCode::Terminated))
+            }
             _ => {
                 let outcome = self.apply(model, names, None, times);
                 outcome.unwrap_or(Err(ErrorCode::Terminated))
@@ -151,8 +156,11 @@ impl Call {
         }
     }
 
-    /// Whether it is the commit of a transaction that was only given dialogs that were open already.
-    pub(crate) fn is_idle(&self, model: &Model) -> bool {
+    /// Whether it is the commit of a transaction that was only given dialogs that were open already, or finds nothing to cancel.
+    pub(crate) fn is_idle(&self, model: &Model, answer: &Answer) -> bool {
+        if let Self::Later(later) = self {
+            return later.is_idle(model, answer);
+        }
         let is_open = |answer: &Answer| matches!(answer, Answer::Begun(info) if model.world.services.contains_key(&info.conversation_id));
         matches!(self, Self::Commit(done) if done.iter().all(|done| is_open(&done.answer)))
     }
@@ -273,7 +281,9 @@ impl Call {
     /// gone, related to a conversation that went with it.
     fn names_what_is_gone(&self, model: &Model) -> bool {
         match self {
-            Self::Send(ends, ..) => ends.iter().any(|end| !model.world.sides.contains_key(end)),
+            Self::Send(ends, ..) | Self::Later(Later::Send(ends, ..)) => {
+                ends.iter().any(|end| !model.world.sides.contains_key(end))
+            }
             Self::Begin(begin) => begin.related_end().is_some() && model.world.queue_of(begin.from).is_none(),
             Self::Commit(done) => done.iter().any(|done| done.call.names_what_is_gone(model)),
             _ => false,
@@ -283,7 +293,7 @@ impl Call {
     /// The ends that it names.
     fn ends(&self) -> Vec<End> {
         match self {
-            Self::Send(ends, ..) => ends.clone(),
+            Self::Send(ends, ..) | Self::Later(Later::Send(ends, ..)) => ends.clone(),
             Self::End(end, ..) | Self::Timer(end, ..) | Self::SetState(end, _) | Self::GetState(end) => {
                 vec![end.clone()]
             }

@@ -1,6 +1,6 @@
 //! What an application may do.
 
-use super::{Call, Wanted};
+use super::{Call, Later, Wanted};
 use crate::conformance::random::model::{BIN, End, Ending};
 use crate::conformance::support::chance::Chance;
 use crate::failing::Unbury;
@@ -14,8 +14,14 @@ impl Call {
         let mut chance = origin.chance.borrow_mut();
         match origin.mix {
             Mix::Dialogs => Self::dialogs(origin, &mut chance),
-            Mix::Lanes if chance.one_in(3) => Self::dialogs(origin, &mut chance),
-            Mix::Lanes => Self::lanes(origin, &mut chance),
+            // With messages under way.
+            Mix::Later if chance.one_in(16) => {
+                let ending = chance.pick(&[Ending::Plain, Ending::Plain, Ending::Error, Ending::Cleanup])?;
+                Some(Self::End(origin.any_sender(&mut chance)?, ending, false))
+            }
+            Mix::Later if chance.one_in(3) => Later::think_up(origin, &mut chance).map(Self::Later),
+            Mix::Lanes | Mix::Later if chance.one_in(3) => Self::dialogs(origin, &mut chance),
+            Mix::Lanes | Mix::Later => Self::lanes(origin, &mut chance),
         }
     }
 
@@ -96,7 +102,11 @@ impl Call {
     fn lanes(origin: &Origin, chance: &mut Chance) -> Option<Self> {
         let queue = origin.some_queue(chance);
         Some(match chance.below(40) {
-            0..=13 => Self::enqueue(origin, chance),
+            0..=13 => {
+                // More than a run has, now and then.
+                let count = if chance.one_in(200) { 300 } else { 1 + chance.below(3) };
+                Self::Enqueue(Enqueue::think_up(origin, chance, count))
+            }
             14..=25 => {
                 let top = chance.pick(&[None, Some(1), Some(1), Some(3)])?;
                 Self::Receive(queue, Wanted::Anything, top, chance.pick(&[None, None, Some(4_000.0)])?)
@@ -117,15 +127,15 @@ impl Call {
             _ => return None,
         })
     }
+}
 
-    fn enqueue(origin: &Origin, chance: &mut Chance) -> Self {
+impl Enqueue {
+    pub(super) fn think_up(origin: &Origin, chance: &mut Chance, count: usize) -> Self {
         let ordered = !chance.one_in(4);
         let dedupe =
             if chance.one_in(4) { chance.pick(&["x", "y"]).zip(chance.pick(&[500.0, 20_000.0])) } else { None };
-        // More than a run has, now and then.
-        let many = if chance.one_in(200) { 300 } else { 1 + chance.below(3) };
-        let count = if dedupe.is_some() { 1 } else { many };
-        let enqueue = Enqueue {
+        let count = if dedupe.is_some() { 1 } else { count };
+        let enqueue = Self {
             queue: chance.pick(&[0, 1, 1, 2, BIN]).unwrap_or_default(),
             messages: (0..count).map(|_| (origin.uuid(), origin.body())).collect(),
             key: chance.pick(&["a", "b", ""]).filter(|key| ordered && !key.is_empty()),
@@ -137,6 +147,6 @@ impl Call {
             let bodies = enqueue.messages.iter().map(|(_, body)| body.clone());
             origin.names.borrow_mut().plain.extend(bodies);
         }
-        Self::Enqueue(enqueue)
+        enqueue
     }
 }

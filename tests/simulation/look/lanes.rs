@@ -6,6 +6,7 @@ use std::rc::Rc;
 use pocket_broker::{Endpoint, Message, TransmissionRow};
 
 use crate::conformance::random::due::Retry;
+use crate::conformance::random::lane::FailedAt;
 use crate::conformance::random::model::{End, PLACES, Side, World, service_name};
 use crate::conformance::random::seen::own_group;
 use crate::conformance::support::shop::show_message;
@@ -82,13 +83,13 @@ pub(crate) fn seen(endpoints: &[Endpoint], messages: &[Message]) -> Vec<SeenLane
 }
 
 /// What is to be seen. Lanes whose handle nobody was told have that of one that looks the same.
-pub(crate) fn expected(model: &Model, found: &[SeenLane]) -> Vec<(End, SeenLane)> {
+pub(crate) fn expected(model: &Model, names: &Names, found: &[SeenLane]) -> Vec<(End, SeenLane)> {
     let mut unnamed: Vec<&SeenLane> = found.iter().collect();
     let lanes = model.world.sides.iter().filter_map(|(end, side)| Some((end, side, side.lane.as_ref()?)));
     let (named, others): (Vec<_>, Vec<_>) = lanes.partition(|(.., lane)| lane.handle.is_some());
     let mut expected = Vec::new();
     for (end, side, lane) in named.into_iter().chain(others) {
-        let (text, rows) = show_lane(side);
+        let (text, rows) = show_lane(side, names);
         let known = lane.handle.as_ref();
         let looks_so =
             |lane: &&SeenLane| known.map_or(lane.text == text && lane.rows == rows, |known| lane.handle == *known);
@@ -101,17 +102,22 @@ pub(crate) fn expected(model: &Model, found: &[SeenLane]) -> Vec<(End, SeenLane)
     expected
 }
 
-fn show_lane(side: &Side) -> (String, Vec<String>) {
+fn show_lane(side: &Side, names: &Names) -> (String, Vec<String>) {
     let Some(lane) = &side.lane else { return (String::new(), Vec::new()) };
     let timer = side.timers.iter().map(|timer| timer.at).min_by(f64::total_cmp);
-    let failed = lane.failed.as_ref().filter(|_| !side.rows.is_empty()).map(|failed| PLACES[failed.queue]);
+    // Where a message was never sent, its sender is named.
+    let failed_at = |failed: &FailedAt| match &failed.end {
+        Some(end) if failed.was_delayed => names.handles[end].to_string(),
+        _ => PLACES[failed.queue].to_owned(),
+    };
+    let failed = lane.failed.as_deref().filter(|_| !side.rows.is_empty()).map(failed_at);
     let own = lane.handle.as_deref().map(own_group);
     let text = text(
         (service_name(side.service), lane.key.text(), lane.priority),
         side.next_expected.saturating_sub(lane.base),
         timer,
         side.group.as_deref().filter(|group| own.as_deref() != Some(*group)),
-        failed,
+        failed.as_deref(),
     );
     let mut rows: Vec<String> = side
         .rows

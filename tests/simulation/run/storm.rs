@@ -5,7 +5,9 @@ use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Operation};
 
 use super::{Run, Tab};
+use crate::origin::Kind;
 use crate::sabotage::Sabotage;
+use crate::waiting::Stored;
 
 impl Run {
     /// A tab dies where it stands.
@@ -24,6 +26,8 @@ impl Run {
             self.origin.tell(|| format!("tab {} comes back", tab.id));
             tab.is_frozen = false;
             if std::mem::take(&mut tab.is_away) {
+                let knows = tab.knows_until.take().map(|_| self.origin.time.now());
+                tab.knows_until.set(knows);
                 tab.broker.borrow().iter().for_each(|broker| broker.restore());
             }
             self.origin.note_robberies();
@@ -31,6 +35,24 @@ impl Run {
         }
         let now = self.origin.time.now();
         self.origin.time.advance_to(now, self.may_run());
+    }
+
+    /// Time passes, as nobody has anything to do. Nothing that is due waits longer than a poller sleeps, if somebody is there who knows of it. Where the
+    /// storage fails, nobody can say how long that takes.
+    pub(super) fn pass_time(&self, to: f64) {
+        let from = self.origin.time.now();
+        self.origin.time.advance_to(to, self.may_run());
+        if self.has_faults {
+            return;
+        }
+        let is_here = |tab: &Tab| !tab.is_frozen && !tab.is_away;
+        let knows = |tab: &Tab, stored: &Stored| {
+            tab.knows_until.get().is_some_and(|until| stored.by == tab.id || until >= stored.since)
+        };
+        let is_known = |stored: &Stored| self.tabs.iter().any(|tab| is_here(tab) && knows(tab, stored));
+        if let Some(late) = self.origin.journal.waiting.pass(from, to, is_known) {
+            self.origin.report(Kind::Late, format!("somebody knows of it, and does nothing: {late:?}"));
+        }
     }
 
     /// Something is in the way: an answer that is held back, a frozen tab, one that waits for ever.
