@@ -110,10 +110,10 @@ impl Model {
     /// Whether there was one with that id already. If not, there is one now.
     pub(crate) fn is_seen(&mut self, enqueue: &Enqueue, now: f64) -> bool {
         let Some((id, window)) = enqueue.dedupe else { return false };
-        if self.seen.get(&(enqueue.queue, id)).is_some_and(|expiry| *expiry > now) {
+        if self.seen.get(&(enqueue.queue, id)).is_some_and(|(expiry, _)| *expiry > now) {
             return true;
         }
-        self.seen.insert((enqueue.queue, id), now + window);
+        self.seen.insert((enqueue.queue, id), (now + window, enqueue.messages[0].1.clone()));
         false
     }
 

@@ -97,8 +97,16 @@ impl Model {
         if is_beyond { Err(ErrorCode::TimerBeyondLifetime) } else { Ok(()) }
     }
 
-    /// Gives whether it was there.
+    /// Gives whether it was there. Its id of `enqueue` is free again.
     pub(crate) fn cancel(&mut self, body: &str) -> bool {
+        let is_there = self.remove(body);
+        if is_there {
+            self.seen.retain(|_, (_, first)| first != body);
+        }
+        is_there
+    }
+
+    fn remove(&mut self, body: &str) -> bool {
         let before = self.delayed.len();
         self.delayed.retain(|delayed| delayed.body != body);
         self.delayed.len() < before
@@ -111,7 +119,7 @@ impl Model {
         if let To::End(end) = &known.to {
             self.check_lifetime(end, at)?;
         }
-        self.cancel(body);
+        self.remove(body);
         let stamp = self.world.stamp();
         self.keep(Delayed { at, stamp, time: at, waits: 0, ..known });
         Ok(true)

@@ -71,8 +71,8 @@ pub(crate) struct Model {
     states: BTreeMap<Rc<str>, String>,
     /// Failures in a row.
     pub(crate) failures: BTreeMap<End, u64>,
-    /// Until when ids of `enqueue` are remembered, by queue.
-    pub(crate) seen: BTreeMap<(usize, &'static str), f64>,
+    /// Until when ids of `enqueue` are remembered, by queue, and the body of the message that has it.
+    pub(crate) seen: BTreeMap<(usize, &'static str), (f64, String)>,
     /// Handles of lanes that are gone.
     pub(crate) spent: BTreeSet<Rc<str>>,
     pub(crate) has_bin: bool,

@@ -123,8 +123,9 @@ impl Later {
 
     /// The ids are known from now on, even those of a transaction that is still to be committed.
     fn learn(&self, origin: &Origin, ids: &[Uuid]) -> Answer {
-        // With an id that is not to be taken twice the answer may be about another message.
-        if !matches!(self, Self::Enqueue(Enqueue { dedupe: Some(_), .. }, _)) {
+        // With an id that is not to be taken twice the answer may be about another message. A transaction has its own in any case.
+        let is_own = |enqueue: &Enqueue| enqueue.dedupe.is_none() || ids.first() == Some(&enqueue.messages[0].0);
+        if !matches!(self, Self::Enqueue(enqueue, _) if !is_own(enqueue)) {
             let due = match self {
                 Self::Send(.., Delay::After(ms)) | Self::Enqueue(_, Delay::After(ms)) => origin.time.now() + ms,
                 Self::Send(.., Delay::At(at)) | Self::Enqueue(_, Delay::At(at)) | Self::Reschedule(_, _, at) => *at,
