@@ -228,22 +228,20 @@ async function main() {
     // Its sandbox needs user namespaces, which root in a container does not have. Only our own pages are opened.
     environment.WEBKIT_DISABLE_SANDBOX_THIS_IS_DANGEROUS = "1";
   }
-  const hasModuleWorkers = hasModuleServiceWorkers();
-  const left = contexts.filter((context) => context !== "service_worker" || hasModuleWorkers);
-  if (left.length < contexts.length) {
-    console.log(`${browser} service_worker: NOT RUN: this Firefox has no module service workers, which the suite's runner needs; Firefox 147 and newer do`);
-  }
+  const isClassic = contexts.includes("service_worker") && !hasModuleServiceWorkers();
+  if (isClassic) console.log(`${browser} service_worker: as a classic worker: module service workers came with Firefox 147`);
   const results = new Map();
-  const queue = [...left];
+  const queue = [...contexts];
   const work = async () => {
     for (let context = queue.shift(); context !== undefined; context = queue.shift()) {
       const isCareful = browser === "webkit" && context === "service_worker";
       if (isCareful) console.log("webkit service_worker: without WebAssembly's optimizing compiler");
-      results.set(context, await suite(context, files.get(context), isCareful ? { ...environment, ...WEBKIT_SERVICE_WORKER } : environment));
+      const own = context !== "service_worker" ? {} : isCareful ? WEBKIT_SERVICE_WORKER : isClassic ? { WASM_BINDGEN_USE_NO_MODULE: "1" } : {};
+      results.set(context, await suite(context, files.get(context), { ...environment, ...own }));
     }
   };
   await Promise.all(Array.from({ length: SIDE_BY_SIDE }, work));
-  const summary = left.map((context) => ({ context, ...results.get(context) }));
+  const summary = contexts.map((context) => ({ context, ...results.get(context) }));
   if (display) await endSession(display.pid);
   for (const { context, passed, failed } of summary) console.log(`${browser} ${context}: ${passed} passed, ${failed} failed`);
   return summary.every(({ failed }) => failed === 0);

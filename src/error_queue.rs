@@ -379,5 +379,13 @@ fn source(work: &mut Work<'_>, failed: &FailedAt) -> Outcome<Option<(Box<Convers
             |state: State| if failed.was_delayed { state.may_send() } else { state != State::DisconnectedOutbound };
         conversation.side(*role).is_some_and(|side| may_take(side.state))
     };
-    Ok(work.find(&failed.handle)?.filter(is_there))
+    let found = work.find(&failed.handle)?.filter(is_there);
+    if failed.was_delayed
+        && let Some(service) = found.as_ref().and_then(|(conversation, role)| Some(conversation.side(*role)?.service))
+    {
+        // As SEND: what is sent can't be kept while the sender's queue is off.
+        let own = work.queue_of(service)?;
+        return Ok(found.filter(|_| own.enqueue_enabled || !own.retention));
+    }
+    Ok(found)
 }

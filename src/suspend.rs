@@ -228,6 +228,8 @@ impl Broker {
 
     /// The page may have been in the background, where timers are late: what is due by now is done, if anything is.
     pub fn wake(&self) {
+        // Not by what is known alone: a tab that died between its commit and its hint told nobody.
+        self.core.poll_by(self.core.host.clock.now());
         self.core.poller.ring();
     }
 

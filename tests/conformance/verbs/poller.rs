@@ -17,6 +17,7 @@ mount! {
     l07_an_earlier_one_elsewhere_wakes_the_poller,
     of_several_tabs_one_fires,
     l08_a_page_that_is_back_is_not_waited_for,
+    l08_a_page_that_is_back_hears_of_what_nobody_told,
     l15_one_poller_does_all_that_is_due,
     l16_close_leaves_no_timer_of_what_is_delayed,
     opening_reads_one_due_row,
@@ -383,4 +384,20 @@ async fn l08_a_page_that_is_back_is_not_waited_for(shop: &Shop) {
     shop.clock().advance(3_600_000.0);
     shop.timer().fire();
     until_ready(shop, "counter", 2).await;
+}
+
+async fn l08_a_page_that_is_back_hears_of_what_nobody_told(shop: &Shop) {
+    let tab = shop.another_tab().await;
+    // It tells nobody: as if it had died between the commit and the hint.
+    let options = EnqueueOptions { delay: Some(Delay::After(1_000.0)), ..EnqueueOptions::default() };
+    let message = shop.message("DEFAULT", "m1");
+    tab.enqueue_later("counter", vec![message], options).await.expect("it can be enqueued");
+    tab.close().await;
+    until_sleeping(shop, &[]).await;
+    shop.broker.wake();
+    until_sleeping(shop, &[10.0]).await;
+    shop.timer().fire();
+    until_sleeping(shop, &[1_000.0]).await;
+    wake(shop, 1_000.0);
+    until_ready(shop, "counter", 1).await;
 }
