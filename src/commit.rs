@@ -202,15 +202,7 @@ impl Core {
                 Leases::want(&mut reads, &self.locks.leases_of(transaction));
             }
         }
-        let mut driver = Driver {
-            core: self,
-            tx,
-            call: 0,
-            catalog: self.catalog(),
-            is_fresh: false,
-            reads: &mut reads,
-            changes: &mut changes,
-        };
+        let mut driver = Driver::new(self, tx, &mut reads, &mut changes);
         if is_stale {
             driver.read_definitions().await?;
         }

@@ -24,7 +24,12 @@ pub(crate) struct Driver<'a> {
     pub(crate) changes: &'a mut Changes,
 }
 
-impl Driver<'_> {
+impl<'a> Driver<'a> {
+    /// Goes by the definitions that are known so far, for no call in particular.
+    pub(crate) fn new(core: &'a Core, tx: &'a Tx, reads: &'a mut Reads, changes: &'a mut Changes) -> Self {
+        Self { core, tx, call: 0, catalog: core.catalog(), is_fresh: false, reads, changes }
+    }
+
     /// Reads the definitions within the storage transaction: from here on they are the present ones, whatever other contexts do.
     pub(crate) async fn read_definitions(&mut self) -> Result<()> {
         self.catalog = Rc::new(definitions::load(self.tx).await?);

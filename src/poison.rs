@@ -123,8 +123,7 @@ impl Attempts {
         late: &[(SideId, u64)],
     ) -> Outcome<Option<Begun>> {
         let (mut reads, mut changes) = (Reads::default(), Changes::default());
-        let mut driver =
-            Driver { core, tx, call: 0, catalog, is_fresh: false, reads: &mut reads, changes: &mut changes };
+        let mut driver = Driver { catalog, ..Driver::new(core, tx, &mut reads, &mut changes) };
         let begin = |work: &mut Work<'_>| {
             work.need(late.iter().map(|(late, _)| late.conversation), [])?;
             late.iter().try_for_each(|(late, order)| line::correct(work, *late, *order))?;

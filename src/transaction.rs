@@ -333,9 +333,8 @@ impl Transaction {
         let scope: &[StoreName] = if is_of_delayed { &StoreName::ALL } else { &VIEWED };
         let attempt = transact(&*self.core.host.store, scope, mode, async |tx| {
             self.core.check_database(tx).await?;
-            let (catalog, mut reads) = (self.core.catalog(), Reads::default());
-            let mut driver =
-                Driver { core: &self.core, tx, call, catalog, is_fresh: false, reads: &mut reads, changes };
+            let mut reads = Reads::default();
+            let mut driver = Driver { call, ..Driver::new(&self.core, tx, &mut reads, changes) };
             let purpose = Purpose::View(self.number);
             let answer = match driver.run(purpose, |work| verb.run(work)).await {
                 Err(Stop::Stale) => {

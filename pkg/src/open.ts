@@ -33,7 +33,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
       wasm: asGiven<OpenOptions["wasm"]>,
       signal: abortSignal,
       codec: later("encode bodies before they are sent"),
-      delayedDelivery: delayedDelivery,
+      delayedDelivery,
     });
   });
   signal?.throwIfAborted();

@@ -136,15 +136,7 @@ impl Core {
         let seen = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {
             self.check_database(tx).await?;
             let (mut reads, mut changes) = (Reads::default(), Changes::default());
-            let mut driver = Driver {
-                core: self,
-                tx,
-                call: 0,
-                catalog: self.catalog(),
-                is_fresh: false,
-                reads: &mut reads,
-                changes: &mut changes,
-            };
+            let mut driver = Driver::new(self, tx, &mut reads, &mut changes);
             match driver.answer(view, position, extent).await {
                 Err(Stop::Stale) => {
                     driver.read_definitions().await?;
