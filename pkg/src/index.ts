@@ -19,7 +19,7 @@ export type { BrokerErrorInit } from "./errors.js";
 export type { BrokerErrorCode } from "./types/errors.js";
 export type { Activation, ActivationOptions, Handler, Recoverability } from "./types/activation.js";
 export type { Broker, BrokerEvents, Clock, OpenOptions, Transaction, Views, WasmSource } from "./types/broker.js";
-export type { DelayedDeliverySettings, DelayedFilter, DelayedMessage, DelayedMessages } from "./types/delayed.js";
+export type { DelayedDeliverySettings, DelayedFilter, DelayedMessage, DelayedMessages, DelayedMessageStore, TransactionMode } from "./types/delayed.js";
 export type { Definitions, PriorityRule, QueueOptions, SentBy, ServiceChange, StandardSchemaV1, Validation } from "./types/definitions.js";
 export type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, FailedFilter, FailedMessage, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./types/messages.js";
 export type {

@@ -13,7 +13,7 @@ export interface DelayedMessage {
   headers: Record<string, string>;
   /** `messageType`; of a message of `enqueue` its `priority`, too, and its `key` if it has one. */
   properties: Record<string, string>;
-  /** Structured-clone value. */
+  /** Structured-clone value; `encodeBody` makes it JSON-safe. */
   body: any;
   /** How often it had to wait on when its time had come. */
   numberOfRetries: number;
@@ -47,12 +47,107 @@ export interface DelayedMessages {
 }
 
 /**
+ * How far a store takes part in the broker's transactions. "none" and "receive-only": a message may be delivered twice when a tab dies between delivering it
+ * and removing it. "sends-atomic-with-receive": the destination sees it once. "transaction-scope": fetching, delivering and removing are one storage
+ * transaction, which the built-in store alone can give.
+ */
+export type TransactionMode = "none" | "receive-only" | "sends-atomic-with-receive" | "transaction-scope";
+
+/**
+ * Keeps delayed messages somewhere else than the broker does: in another database, or on a server. `checkDelayedMessageStore` in `pocket-broker/testing`
+ * checks one against all that is said here.
+ *
+ * Every window and worker of the origin has an instance of its own, and all instances with the same endpoint name share what they hold. Their calls overlap:
+ * `store` and `remove` may run in any of them at any time, each beside itself, too, while one of them fetches.
+ *
+ * What every method has in common:
+ * - Its promise resolves when the change is durable. A rejection says that nothing is known of it; the broker calls again later, so all of them must be
+ *   safe to repeat.
+ * - `messageId` is the key. Of the message given to `remove`, `incrementFailureCount` and `release` nothing else need be right: after a cancel or a crash the
+ *   rest of it is empty.
+ * - `signal` aborts when the broker closes, and when there has been no answer for 60 s. The method then rejects; a call whose signal is aborted already
+ *   does nothing but reject.
+ * - It must not call the broker.
+ */
+export interface DelayedMessageStore {
+  /**
+   * Creates what is missing: databases, tables, folders. Called before `initialize` at every opening, so it must be idempotent, and several tabs may run it at once.
+   * It must not touch what is there. Without it `initialize` finds all that it needs. `context` says for which endpoint (the broker's name), in which mode, and for
+   * which broker instance, as `broker.instanceId`.
+   */
+  setupInfrastructure?(context: {
+    /** The broker's name. */
+    endpointName: string;
+    /** The one of the settings. */
+    transactionMode: TransactionMode;
+    /** Of the database that the broker lives in. */
+    instanceId: string;
+    /** As with every method. */
+    signal: AbortSignal;
+  }): Promise<void>;
+  /**
+   * Called once per instance, before every method below. From here on this instance holds, gives and counts the messages of `endpointName` alone, which is the
+   * broker's name: those of other endpoints it neither sees nor changes. Must throw if it can't honour the mode: `openBroker` then rejects with
+   * UnsupportedTransactionMode. It must not hold or change a message.
+   */
+  initialize(endpointName: string, transactionMode: TransactionMode, signal: AbortSignal): Promise<void>;
+  /**
+   * Keeps the message. Called after the commit that sent it. true, or nothing: it is kept now. false: the store holds this id already, which is fine; what it
+   * holds stays as it is. All fields must come back from `fetchNextDueTimeout` as they were given, whatever the keys of `headers` and `properties`
+   * are called. The body is any structured-clone value: a store that keeps JSON needs `encodeBody` and `decodeBody`. `time` may be in the past, and as late
+   * as the year 9999.
+   */
+  store(message: DelayedMessage, signal: AbortSignal): Promise<boolean | void>;
+  /**
+   * Deletes the message with this id, and ends its hold, whoever has it. Called after it was delivered, when it is cancelled, and when it goes to the error queue. true:
+   * it was there. false: it was already gone. Of two calls for one message only one may get true. It must not wait for a hold.
+   */
+  remove(message: DelayedMessage, signal: AbortSignal): Promise<boolean>;
+  /**
+   * Adds one to `numberOfRetries`, makes `nextAttempt` the message's `time`, and ends its hold, whoever has it: all three at once. Called when it could not be
+   * delivered. false: it was already gone. It must not go by the `numberOfRetries` of the message that it is given, but by what it holds.
+   */
+  incrementFailureCount(message: DelayedMessage, nextAttempt: Date, signal: AbortSignal): Promise<boolean>;
+  /**
+   * The earliest `time` of all messages, held or not; null when there are none. Called when there is nothing to fetch, to know how long to sleep. It must not
+   * wait for a hold or another lock, and holds nothing itself.
+   */
+  next(signal: AbortSignal): Promise<Date | null>;
+  /**
+   * The earliest message with `time` ≤ `at` that is not held, or null. Of equal times the one that was stored first. From then on it is held: for 60 s by the store's
+   * clock, or until `remove`, `incrementFailureCount` or `release`. What is held is passed over, not waited for, whether another instance holds it or this
+   * one. Two calls at once must never give the same message. It stays in the store: what is not removed comes again.
+   */
+  fetchNextDueTimeout(at: Date, signal: AbortSignal): Promise<DelayedMessage | null>;
+  /**
+   * Ends the hold of a message that this instance fetched and will not deliver now, as when the broker closes: so nobody waits for the 60 s. A hold that
+   * has passed to another instance meanwhile stays; a message that is gone is no error. Without it the hold runs out by itself.
+   */
+  release?(message: DelayedMessage, signal: AbortSignal): Promise<void>;
+  /**
+   * For `broker.delayed.select`, which rejects with NotSupported without it: the messages in the order in which they are due, of equal times those stored first, held or
+   * not. What is absent in the filter matches any: `destination` exactly this one, `before` only times before this instant, `limit` at most so many. It must
+   * not wait for a hold, and holds nothing.
+   */
+  select?(filter: {
+    /** For exactly this one. */
+    destination?: string;
+    /** With a `time` before this instant. */
+    before?: Date;
+    /** At most so many. */
+    limit?: number;
+  }, signal: AbortSignal): Promise<DelayedMessage[]>;
+  /** For `broker.delayed.count`, which rejects with NotSupported without it: how many messages there are, held or not. */
+  count?(signal: AbortSignal): Promise<number>;
+}
+
+/**
  * Settings of delayed delivery. Brokers of one database in a window or worker share them. The built-in store takes a message in with the commit that sends it,
  * and out with the commit that delivers it, whatever the mode: so there is nothing to retry by itself, and one circuit breaker.
  */
 export interface DelayedDeliverySettings {
   /** Default "transaction-scope", which the built-in store always gives. */
-  transactionMode?: "none" | "receive-only" | "sends-atomic-with-receive" | "transaction-scope";
+  transactionMode?: TransactionMode;
   /** A whole number from 0 on. The built-in store has no use for it: what can't be delivered goes to the error queue at once. Default 0. */
   numberOfRetries?: number;
   /** Milliseconds. The built-in store has no use for it. Default 30 000. */

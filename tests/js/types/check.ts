@@ -96,6 +96,8 @@ is<Same<T.TestClock, ReturnType<typeof C.testClock>>>();
 is<Mutual<Parameters<typeof T.testClock>, Parameters<typeof C.testClock>>>();
 is<Same<P.DelayedDeliverySettings, Omit<C.DelayedDeliverySettings, "store">>>();
 is<Same<P.DelayedMessage, C.DelayedMessage>>();
+is<Same<P.DelayedMessageStore, C.DelayedMessageStore>>();
+is<Equal<P.TransactionMode, C.TransactionMode>>();
 is<Same<P.EnqueueOptions, C.EnqueueOptions>>();
 is<Same<P.ReceiveOptions, C.ReceiveOptions>>();
 is<Same<P.Activation, C.Activation>>();
