@@ -135,8 +135,11 @@ impl Audit {
         }
         let bounds = self.queues.values().filter_map(|queue| Some(Queue::due(queue.number, queue.oldest_due?).key()));
         expected.due.extend(bounds);
-        let deliveries = |key: &&Key| Due::read(&key.to_value()).is_some_and(|due| due.kind == DueKind::Delivery);
-        let deliveries: Vec<Key> = self.due.iter().filter(deliveries).cloned().collect();
+        let of_kind = |kind: DueKind| {
+            let is_it = move |key: &&Key| Due::read(&key.to_value()).is_some_and(|due| due.kind == kind);
+            self.due.iter().filter(is_it).cloned().collect::<Vec<Key>>()
+        };
+        let (deliveries, put_back) = (of_kind(DueKind::Delivery), of_kind(DueKind::PutBack));
         let forgotten = conversations.values().filter(|conversation| self.could_come_in(conversation));
         for number in
             forgotten.filter(|_| deliveries.is_empty()).map(|conversation| conversation.number).collect::<Vec<_>>()
@@ -144,6 +147,7 @@ impl Audit {
             self.find("conversation", number, "the service that it waits for is here, and nothing lets it in");
         }
         expected.due.extend(deliveries);
+        expected.due.extend(put_back);
         for (key, due) in std::mem::take(&mut self.seen) {
             match due {
                 Some(due) => _ = expected.due.insert(due),

@@ -24,6 +24,7 @@ use crate::suspend::{Gate, gated};
 use crate::sweep::DeadEntries;
 use crate::transaction::{Loss, Transaction};
 use crate::waiting::Bell;
+use crate::waits;
 use crate::work::{Number, Numbers};
 
 /// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
@@ -124,6 +125,8 @@ impl Core {
             let birth = definitions::birth(tx, &*ids).await?;
             let mut due = tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?;
             due.extend(tx.get_keys(StoreName::Delayed, &all_messages(), Some(1)).await?);
+            let mut due: Vec<f64> = due.iter().filter_map(|key| key.to_value().item(0).number()).collect();
+            due.extend(waits::next(tx, host.clock.now()).await?);
             Ok::<_, Error>((birth, due))
         })
         .await?;
@@ -162,7 +165,6 @@ impl Core {
             locks.on_lost(Rc::new(move |group| _ = core.upgrade().map(|core| core.lost(group, None))));
         }
         crate::sweep::resume(&core);
-        let due = due.iter().filter_map(|key| key.to_value().item(0).number());
         due.into_iter().for_each(|at| core.poll_by(at));
         Ok(core)
     }

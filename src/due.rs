@@ -7,10 +7,11 @@
 //! | id that `enqueue` was given, and the id | of the queue | |
 //! | age of what a queue retains | of the queue | |
 //! | what waits for services that were defined late comes in | 0 | the turn to transmit that it has come to |
-//! | wait after a failure | of the side | side |
+//! | wait after a failure | of the side | side, since when |
+//! | a delayed message had to wait | 0 | since when |
 //!
 //! Each is named by exactly one record, of the store `conversations`, `seen` or `queues`, which knows the time and the stamp; but nobody names
-//! that of services.
+//! that of services, and that of a delayed message, which has the message's key in its own, is there until its time, whatever became of that.
 
 use std::rc::Rc;
 
@@ -37,6 +38,8 @@ pub(crate) enum DueKind {
     Retry,
     /// What waits for services that are here by now.
     Delivery,
+    /// A delayed message had to wait until then: what says since when. It is dispatched by its own record.
+    PutBack,
 }
 
 /// The key of a due row.
@@ -74,6 +77,7 @@ impl Due {
             DueKind::Retention => 3,
             DueKind::Retry => 4,
             DueKind::Delivery => 5,
+            DueKind::PutBack => 6,
         };
         let mut parts = vec![self.at.into(), float(self.stamp).into(), kind.into(), float(self.number).into()];
         if let DueKind::Seen(id) = &self.kind {
@@ -95,6 +99,7 @@ impl Due {
                 3 => DueKind::Retention,
                 4 => DueKind::Retry,
                 5 => DueKind::Delivery,
+                6 => DueKind::PutBack,
                 other => return Err(Unreadable::Format(other)),
             };
             Ok(Self { at, stamp, kind, number })
@@ -107,7 +112,7 @@ impl Due {
         match self.kind {
             DueKind::Timer | DueKind::Retry => Some(SideId::from_number(self.number).conversation),
             DueKind::Lifetime => Some(self.number),
-            DueKind::Seen(_) | DueKind::Retention | DueKind::Delivery => None,
+            DueKind::Seen(_) | DueKind::Retention | DueKind::Delivery | DueKind::PutBack => None,
         }
     }
 }
@@ -132,9 +137,14 @@ pub(crate) fn timer_body(record: &Value) -> Read<Body> {
     Ok(Body { value: fields.any().into(), packing: fields.small()?, size: fields.float()? })
 }
 
-/// The value of the row of a wait.
-pub(crate) fn retry_record(side: SideId) -> Value {
-    Value::list(vec![Value::from(1u32), record::value(side.number())])
+/// The value of the row of a wait that begins now.
+pub(crate) fn retry_record(side: SideId, since: Instant) -> Value {
+    Value::list(vec![Value::from(1u32), record::value(side.number()), Value::from(since)])
+}
+
+/// The value of the row of a delayed message that had to wait.
+pub(crate) fn put_back_record(since: Instant) -> Value {
+    Value::list(vec![Value::from(1u32), Value::from(since)])
 }
 
 /// The value of a lifetime's row.

@@ -28,7 +28,7 @@ use crate::work::Work;
 /// So long after a sign of life a holder counts as alive, in milliseconds.
 pub(crate) const LIFE: f64 = 150_000.0;
 /// By so much the clocks of two contexts of one machine may differ, in milliseconds: browsers blur them.
-const BLUR: f64 = 1_000.0;
+pub(crate) const BLUR: f64 = 1_000.0;
 /// Leases that are looked through at a time for those of contexts that died.
 const MANY: usize = 64;
 /// Whoever waits for a lease looks at it this often, in milliseconds: nobody tells of the end of a short one, or of a holder that has died.

@@ -139,6 +139,7 @@ mod verbs;
 mod views;
 mod visible;
 mod waiting;
+mod waits;
 #[cfg(target_arch = "wasm32")]
 pub mod wasm;
 #[cfg(target_arch = "wasm32")]

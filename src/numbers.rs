@@ -1,6 +1,7 @@
 //! Numbers that are given once.
 
 use crate::body::Value;
+use crate::clock::Instant;
 use crate::core::CONVERSATIONS;
 use crate::error::Result;
 use crate::stop::Outcome;
@@ -72,11 +73,13 @@ pub(crate) struct Numbers {
     next: [u64; 5],
     /// How many messages are delayed.
     pub(crate) delayed: u64,
+    /// When the last wait began, of those that are to be over when the clock is set back ([`crate::waits`]).
+    pub(crate) waited: Instant,
 }
 
 impl Default for Numbers {
     fn default() -> Self {
-        Self { next: [1; 5], delayed: 0 }
+        Self { next: [1; 5], delayed: 0, waited: f64::MIN }
     }
 }
 
@@ -86,9 +89,9 @@ impl Numbers {
         Key::from("numbers")
     }
 
-    /// The next of each kind, in their order, and how many messages are delayed.
+    /// The next of each kind, in their order, and how many messages are delayed. When a wait began nobody knows: whoever polls next looks.
     pub(crate) fn beginning_with(next: [u64; 5], delayed: u64) -> Self {
-        Self { next, delayed }
+        Self { next, delayed, waited: f64::MAX }
     }
 
     pub(crate) fn read(record: Option<&Value>) -> Result<Self> {
@@ -101,6 +104,7 @@ impl Numbers {
                 *number = fields.optional_number()?.unwrap_or(1);
             }
             numbers.delayed = fields.optional_number()?.unwrap_or(0);
+            numbers.waited = Some(fields.any()).and_then(|waited| waited.number()).unwrap_or(f64::MIN);
             Ok(())
         };
         read().map_err(|problem: crate::record::Unreadable| problem.at(StoreName::Meta, &Self::key()))?;
@@ -111,6 +115,7 @@ impl Numbers {
         let mut record = vec![Value::from(1u32)];
         record.extend(self.next.map(crate::record::value));
         record.push(crate::record::value(self.delayed));
+        record.push(Value::from(self.waited));
         Value::list(record)
     }
 

@@ -15,6 +15,7 @@ use crate::clock::Instant;
 use crate::core::Core;
 use crate::delayed::CircuitBreaker;
 use crate::error::{Error, ErrorCode, Result};
+use crate::lease::BLUR;
 use crate::store::{Bound, Key, Mode, Range, StoreName, transact};
 use crate::verbs::{Answer, Poll, Polled, Verb, Which};
 use crate::work::Purpose;
@@ -161,16 +162,22 @@ fn trouble(core: &Rc<Core>, error: &Error) -> f64 {
 
 /// Lives as long as there is something to wait for and somebody to do it for. It does not keep the database open.
 async fn run(core: Weak<Core>) {
-    let mut pause = 0.0;
+    let (mut pause, mut seen) = (0.0, f64::MIN);
     loop {
         let Some(this) = core.upgrade() else { return };
+        let now = this.host.clock.now();
+        if now < seen - BLUR && this.poller.next.get().is_some() {
+            // The clock was set back: what was to come soon may have become far, and should not have.
+            this.poller.next.set(Some(now));
+        }
+        seen = now;
         let Some(next) = this.poller.next.get().filter(|_| this.is_open()) else {
             this.poller.is_running.set(false);
             return;
         };
         let (bell, rung) = oneshot::channel();
         this.poller.bell.replace(Some(bell));
-        let wait = if pause > 0.0 { pause } else { (next - this.host.clock.now()).clamp(SHORTEST, LONGEST) };
+        let wait = if pause > 0.0 { pause } else { (next - now).clamp(SHORTEST, LONGEST) };
         let sleep = this.host.timer.sleep(wait);
         drop(this);
         let is_rung = matches!(select(sleep, rung).await, Either::Right(_));

@@ -17,7 +17,8 @@ use crate::notice::Failed;
 use crate::poison::{self, Attempt};
 use crate::stop::Outcome;
 use crate::store::{Range, StoreName};
-use crate::work::{Number, Work};
+use crate::waits;
+use crate::work::Work;
 
 /// The longest that a conversation waits, in milliseconds, when the wait grows from time to time.
 const LONGEST: Instant = 60_000.0;
@@ -277,8 +278,8 @@ pub(crate) fn keep(work: &mut Work<'_>, id: SideId, mut retry: Retry, retry_at: 
     let Some(side) = conversation.side_mut(id.role).as_mut() else { return Ok(()) };
     retry.until = match retry_at {
         Some(at) => {
-            let until = (at, work.claim(Number::Stamp, 1)?);
-            work.put_due(&Due::retry(id, until), due::retry_record(id));
+            let until = (at, waits::begin(work)?);
+            work.put_due(&Due::retry(id, until), due::retry_record(id, work.now));
             Some(until)
         }
         None => None,

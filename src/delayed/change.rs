@@ -86,13 +86,25 @@ impl Reschedule {
         {
             check_lifetime(work, &conversation, handle, at, "The message would be delivered")?;
         }
-        let stamp = work.change_numbers(|numbers| numbers.claim(Number::Stamp, 1))?;
+        let stamp = work.claim(Number::Stamp, 1)?;
         delayed.remove(work, false);
         let moved =
             Delayed { place: Place { at, stamp }, time: at, waits: 0, is_named: true, ..Delayed::clone(&delayed) };
         moved.store(work);
         Ok(true)
     }
+}
+
+/// The message under a key has waited for long enough: it is due now, but not before its own time.
+pub(crate) fn resume(work: &mut Work<'_>, place: Place) -> Outcome<()> {
+    let Some(record) = work.get(StoreName::Delayed, place.key())? else { return Ok(()) };
+    // What can't be read goes to the error queue when it is due.
+    let Ok(delayed) = Delayed::read(&place.key().to_value(), &record) else { return Ok(()) };
+    let stamp = work.claim(Number::Stamp, 1)?;
+    delayed.remove(work, false);
+    let at = delayed.time.max(work.now).ceil();
+    Delayed { place: Place { at, stamp }, is_named: true, ..delayed }.store(work);
+    Ok(())
 }
 
 /// What is not there any more when a transaction commits was dispatched, or cancelled, since it was seen.

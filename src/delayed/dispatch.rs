@@ -9,6 +9,7 @@ use crate::arrival;
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::conversation::State;
+use crate::due;
 use crate::error::{Error, ErrorCode};
 use crate::error_queue::{self, FailedAt};
 use crate::ids::{Decoded, SideId, text};
@@ -21,7 +22,8 @@ use crate::recoverability::Thrown;
 use crate::stop::{Outcome, Stop, pass_over};
 use crate::store::{Bound, Change, Key, Range, StoreName};
 use crate::verbs::send;
-use crate::work::{Number, Work};
+use crate::waits;
+use crate::work::Work;
 
 /// The most bytes of bodies in one storage transaction.
 const BYTES: f64 = 16_777_216.0;
@@ -312,10 +314,8 @@ fn row(work: &Work<'_>, delayed: &Delayed) -> Row {
 
 /// Puts a message back, to be tried again: later each time, and behind what is due by then.
 fn wait(work: &mut Work<'_>, delayed: &Delayed) -> Outcome<()> {
-    let stamp = work.change_numbers(|numbers| {
-        numbers.delayed += 1;
-        numbers.claim(Number::Stamp, 1)
-    })?;
+    let stamp = waits::begin(work)?;
+    work.change_numbers(|numbers| numbers.delayed += 1)?;
     if let Some((mut conversation, role)) = delayed.handle().map(|handle| work.find(handle)).transpose()?.flatten() {
         if let Some(side) = conversation.side_mut(role) {
             side.delayed += 1;
@@ -327,6 +327,8 @@ fn wait(work: &mut Work<'_>, delayed: &Delayed) -> Outcome<()> {
     if delayed.is_large() {
         work.write(Change::Put(StoreName::Bodies, delayed.body_key(), delayed.body.value.value()));
     }
+    let row = due::Due { at, stamp, kind: due::DueKind::PutBack, number: 0 };
+    work.put_due(&row, due::put_back_record(work.now));
     let put_back = Delayed { place: Place { at, stamp }, is_named: true, waits: delayed.waits + 1, ..delayed.clone() };
     put_back.store(work);
     Ok(())

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 use uuid::{Builder, Uuid};
 
-pub(crate) use change::{Cancel, Reschedule};
+pub(crate) use change::{Cancel, Reschedule, resume};
 pub use circuit_breaker::BreakerState;
 pub(crate) use circuit_breaker::CircuitBreaker;
 pub(crate) use dispatch::LONGEST_WAIT;

@@ -19,7 +19,8 @@ use crate::stop::{Outcome, Stop};
 use crate::store::{Bound, Key, StoreName};
 use crate::sweep;
 use crate::turn::{self, OutgoingTurn};
-use crate::work::{Number, Work};
+use crate::waits;
+use crate::work::Work;
 
 /// So many endpoints that wait are looked at in one storage transaction, and so many of their runs come in.
 const TURNS: u32 = 64;
@@ -94,7 +95,7 @@ fn miss(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Out
 /// turns to transmit, and stays where a conversation has come in partly.
 pub(crate) fn deliver_later(work: &mut Work<'_>) -> Outcome<()> {
     if !work.get_keys(StoreName::Turns, OutgoingTurn::all(), Some(1))?.is_empty() {
-        let stamp = work.claim(Number::Stamp, 1)?;
+        let stamp = waits::begin(work)?;
         let due = Due { at: work.now, stamp, kind: DueKind::Delivery, number: 0 };
         work.put_due(&due, record(None));
     }

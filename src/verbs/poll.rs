@@ -16,6 +16,7 @@ use crate::recoverability;
 use crate::seen;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Bound, Key, Range, StoreName};
+use crate::waits;
 use crate::work::Work;
 
 /// Some of what is due.
@@ -62,7 +63,13 @@ impl Poll {
         // Both stores at once.
         let keys = range.map(|range| work.get_keys(StoreName::Due, range, Some(most + 1)).map(<[Value]>::to_vec));
         let delayed = (!matches!(self.which, Which::Due(_))).then(|| dispatch::read_due(work, most));
+        let was_set_back = if matches!(self.which, Which::All) { waits::are_too_long(work) } else { Ok(false) };
         let (mut keys, delayed) = (keys.transpose()?.unwrap_or_default(), delayed.transpose()?);
+        if was_set_back? {
+            // What is due by that is read in a storage transaction of its own.
+            waits::end(work)?;
+            return Ok(Polled { next: Some(f64::NEG_INFINITY), ..Polled::default() });
+        }
         let mut rows: Vec<Due> = keys.iter().filter_map(Due::read).collect();
         // Behind a page of which a newer build knows more, there is another one.
         let mut later = self.behind(&keys);
@@ -107,6 +114,7 @@ impl Poll {
                     recoverability::resume(work, SideId::from_number(due.number), Some((due.at, due.stamp)))?;
                     0
                 }
+                (DueKind::PutBack, None) => 0,
                 (_, None) => expire(work, due)?,
             };
         }

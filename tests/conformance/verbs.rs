@@ -65,6 +65,7 @@ mod audit;
 mod begin_dialog;
 mod bodies_lost;
 mod budgets;
+mod clock_set_back;
 mod commit;
 mod corrupt;
 mod dedupe;

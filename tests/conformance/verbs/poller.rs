@@ -34,7 +34,7 @@ mount_with_locks! {
 }
 
 /// Lets everybody run until those who sleep want to do it for so long.
-async fn until_sleeping(shop: &Shop, ms: &[f64]) {
+pub(super) async fn until_sleeping(shop: &Shop, ms: &[f64]) {
     for _ in 0..PATIENCE {
         if shop.timer().sleeps() == ms {
             break;
@@ -45,7 +45,7 @@ async fn until_sleeping(shop: &Shop, ms: &[f64]) {
 }
 
 /// Lets everybody run until the queue has so many messages.
-async fn until_ready(shop: &Shop, queue: &str, count: u64) {
+pub(super) async fn until_ready(shop: &Shop, queue: &str, count: u64) {
     for _ in 0..PATIENCE {
         if shop.queue(queue).await.ready == count {
             return;
@@ -58,14 +58,14 @@ async fn until_ready(shop: &Shop, queue: &str, count: u64) {
 const PATIENCE: u32 = 1_000;
 
 /// Lets everybody run who can: for what is not to happen.
-async fn settle() {
+pub(super) async fn settle() {
     for _ in 0..50 {
         tick().await;
     }
 }
 
 /// Time passes, and every sleep is over.
-fn wake(shop: &Shop, ms: f64) {
+pub(super) fn wake(shop: &Shop, ms: f64) {
     shop.clock().advance(ms);
     shop.timer().fire();
 }
