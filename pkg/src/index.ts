@@ -11,10 +11,12 @@ export { deleteBroker, openBroker } from "./open.js";
 export { init } from "./load.js";
 export { defineBroker } from "./definitions.js";
 export { type } from "./validation.js";
+export { decodeBody, encodeBody } from "./encode.js";
 export { BrokerError, isBrokerError } from "./errors.js";
 export { RetryLater, UnrecoverableError } from "./handlers.js";
 export { MessageStatus, SystemMessage } from "./messages.js";
 
+export type { EncodedBody } from "./encode.js";
 export type { BrokerErrorInit } from "./errors.js";
 export type { BrokerErrorCode } from "./types/errors.js";
 export type { Activation, ActivationOptions, Handler, Recoverability } from "./types/activation.js";

@@ -2,8 +2,11 @@
 import { describe, isPlain } from "./check.js";
 import { inside, pathOf, root, type Place } from "./walk.js";
 
-/** What JSON would lose or change, as "`body.when` is a Date"; undefined when nothing. */
-export function jsonProblem(body: unknown, name: string): { path: string; problem: string } | undefined {
+/**
+ * What JSON would lose or change, as "`body.when` is a Date"; undefined when nothing. An object that stands in two places becomes two by JSON: a problem if
+ * `isStrict`.
+ */
+export function jsonProblem(body: unknown, name: string, isStrict = false): { path: string; problem: string } | undefined {
   // Open objects are those that the walk is inside of: meeting one again is a cycle; meeting a finished one again is not.
   const open = new Set<object>();
   const finished = new Set<object>();
@@ -17,7 +20,11 @@ export function jsonProblem(body: unknown, name: string): { path: string; proble
     const { value } = at;
     const problem = leafProblem(value) ?? (open.has(value as object) ? "refers to itself" : undefined);
     if (problem !== undefined) return { path: pathOf(at), problem };
-    if (typeof value !== "object" || value === null || finished.has(value)) continue;
+    if (typeof value !== "object" || value === null) continue;
+    if (finished.has(value)) {
+      if (isStrict) return { path: pathOf(at), problem: "stands in two places" };
+      continue;
+    }
     open.add(value);
     stack.push({ close: value });
     const children = inside(at);

@@ -124,6 +124,9 @@ is<Equal<P.BrokerErrorCode, C.BrokerErrorCode>>();
 is<Same<P.BrokerError, C.BrokerError>>();
 is<Equal<P.BrokerError["name"], "BrokerError">>();
 is<Mutual<typeof P.isBrokerError, typeof C.isBrokerError>>();
+is<Mutual<typeof P.encodeBody, typeof C.encodeBody>>();
+is<Mutual<typeof P.decodeBody, typeof C.decodeBody>>();
+is<Same<P.EncodedBody, C.EncodedBody>>();
 // With `after`, which the contract leaves open.
 is<[P.RetryLater] extends [C.RetryLater] ? true : false>();
 is<Equal<P.RetryLater["after"], number | Date | undefined>>();
