@@ -7,6 +7,8 @@ import { withHook, type Watched } from "./clock-hook.js";
 import { BrokerError } from "./index.js";
 import type { Clock } from "./types/broker.js";
 
+export { checkDelayedMessageStore } from "./store-kit.js";
+
 /** A clock that stands still until it is told to go on. Give it to `openBroker` as `clock`. */
 export interface TestClock extends Required<Clock> {
   /**
