@@ -162,7 +162,7 @@ fn trouble(core: &Rc<Core>, error: &Error) -> f64 {
 
 /// Lives as long as there is something to wait for and somebody to do it for. It does not keep the database open.
 async fn run(core: Weak<Core>) {
-    let (mut pause, mut seen) = (0.0, f64::MIN);
+    let (mut pause, mut seen, mut is_more) = (0.0, f64::MIN, false);
     loop {
         let Some(this) = core.upgrade() else { return };
         let now = this.host.clock.now();
@@ -175,15 +175,19 @@ async fn run(core: Weak<Core>) {
             this.poller.is_running.set(false);
             return;
         };
-        let (bell, rung) = oneshot::channel();
-        this.poller.bell.replace(Some(bell));
-        let wait = if pause > 0.0 { pause } else { (next - now).clamp(SHORTEST, LONGEST) };
-        let sleep = this.host.timer.sleep(wait);
-        drop(this);
-        let is_rung = matches!(select(sleep, rung).await, Either::Right(_));
+        if !std::mem::take(&mut is_more) {
+            let (bell, rung) = oneshot::channel();
+            this.poller.bell.replace(Some(bell));
+            let wait = if pause > 0.0 { pause } else { (next - now).clamp(SHORTEST, LONGEST) };
+            let sleep = this.host.timer.sleep(wait);
+            drop(this);
+            if matches!(select(sleep, rung).await, Either::Right(_)) {
+                continue;
+            }
+        }
 
         let Some(this) = core.upgrade() else { return };
-        if is_rung || !this.is_open() || next > this.host.clock.now() {
+        if !this.is_open() || next > this.host.clock.now() {
             continue;
         }
         // What is committed from now on is told, and what was before is read.
@@ -191,6 +195,8 @@ async fn run(core: Weak<Core>) {
         match this.poll().await {
             Ok(polled) => {
                 pause = 0.0;
+                // A hidden page may sleep for a minute between two of them.
+                is_more = polled.moved > 0 && polled.next.is_some_and(|next| next <= this.host.clock.now());
                 polled.next.into_iter().for_each(|next| this.poll_by(next));
                 match polled.problem {
                     // The others go on meanwhile.

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A row of one of the page's tables.
-struct Row<'a> {
-    /// "b" for a behaviour, "d" for a decision, "l" for a rule of delayed delivery.
+/// A row of one of the page's tables, with those below it that go on with it.
+struct Row {
+    /// "b" for a behaviour, "d" for a decision, "l" for a rule of delayed delivery, "p" for a behaviour of a delayed message store.
     letter: char,
     number: usize,
     /// Where it is shown, or why not.
-    shown: &'a str,
+    shown: String,
 }
 
 #[test]
@@ -17,9 +17,9 @@ fn every_number_is_on_the_page_and_every_test_on_it_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/behaviours.md")).expect("the page");
     let sources = sources(&root.join("tests/conformance"));
-    let rows: Vec<Row<'_>> = page.lines().filter_map(row).collect();
+    let rows = rows(&page);
     let mut problems = Vec::new();
-    for (letter, last) in [('b', 109), ('d', 40), ('l', 19)] {
+    for (letter, last) in [('b', 109), ('d', 40), ('l', 19), ('p', 75)] {
         let numbers: Vec<usize> = rows.iter().filter(|row| row.letter == letter).map(|row| row.number).collect();
         if numbers != (1..=last).collect::<Vec<_>>() {
             problems.push(format!("{letter}1 to {letter}{last} should have a row each, in order: {numbers:?}"));
@@ -45,18 +45,33 @@ fn every_number_is_on_the_page_and_every_test_on_it_is_there() {
     assert!(problems.is_empty(), "docs/behaviours.md:\n{}", problems.join("\n"));
 }
 
-/// "| 34 | What it is. | Where it is shown. |", with a D in front of the number of a decision, and an L in front of that of a rule.
-fn row(line: &str) -> Option<Row<'_>> {
+/// The rows of all tables. One whose first two cells are empty, "| | | [`…`](…) |", goes on with the row above it.
+fn rows(page: &str) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for line in page.lines() {
+        if let Some(more) = line.strip_prefix("| | | ") {
+            let last = rows.last_mut().expect("a row to go on with");
+            last.shown.push_str(more);
+        } else {
+            rows.extend(row(line));
+        }
+    }
+    rows
+}
+
+/// "| 34 | What it is. | Where it is shown. |", with a D, an L or a P in front of the number of what is no behaviour of Service Broker.
+fn row(line: &str) -> Option<Row> {
     let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
     let (number, _, shown) = (cells.next()?, cells.next()?, cells.next()?);
     let (letter, number) = match number.split_at_checked(1) {
         Some(("D", number)) => ('d', number),
         Some(("L", number)) => ('l', number),
+        Some(("P", number)) => ('p', number),
         _ => ('b', number),
     };
     let number = number.parse().ok()?;
     assert!(cells.next().is_none(), "a row has three cells: {line}");
-    Some(Row { letter, number, shown })
+    Some(Row { letter, number, shown: shown.to_owned() })
 }
 
 /// The name and the target of a link, after its "[".
@@ -69,7 +84,7 @@ fn link(text: &str) -> Option<(&str, &str)> {
 const ACTIVE: [&str; 4] = ["inPage(", "inPageAndWorkers(", "withPages(", "test("];
 
 /// A test has to carry the row's number, in its name or in the comment before it.
-fn shows(root: &Path, row: &Row<'_>, name: &str, target: &str) -> Result<(), String> {
+fn shows(root: &Path, row: &Row, name: &str, target: &str) -> Result<(), String> {
     let source = fs::read_to_string(root.join(target)).map_err(|problem| format!("{target}: {problem}"))?;
     let lines: Vec<&str> = source.lines().map(str::trim_start).collect();
     // Some are made for several cases, which stand behind the title.
@@ -92,7 +107,7 @@ fn shows(root: &Path, row: &Row<'_>, name: &str, target: &str) -> Result<(), Str
 }
 
 /// Whether a text has the number among its words: b7, b07.
-fn carries(text: &str, row: &Row<'_>) -> bool {
+fn carries(text: &str, row: &Row) -> bool {
     text.split(|character: char| !character.is_ascii_alphanumeric())
         .filter_map(|word| word.strip_prefix(row.letter))
         .any(|digits| digits.parse() == Ok(row.number))

@@ -58,6 +58,7 @@ inPage("a database that is not a broker's is left alone, and said so", async (h,
   await done(indexedDB.deleteDatabase(name));
 });
 
+// P35.
 inPage("d30: the headers that a failure writes can't be given, by whichever verb", async (h) => {
   const broker = await h.openShop();
   const conversation = await h.dialog(broker);

@@ -9,6 +9,7 @@ const MESSAGES = 10_000;
 /** Does what is due, as any page with an open broker. */
 const serve = async (h, pb, name) => { await pb.openBroker(name); };
 
+// P23.
 test("l03, l07: ten thousand messages that are due at once are sent once and in order, however many tabs die over them", { timeout: 120_000 }, async () => {
   const name = `delayed-crash-${crypto.randomUUID()}`;
   const home = await newPage();

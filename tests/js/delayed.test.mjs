@@ -20,6 +20,7 @@ inPage("l01, l02: a delayed message comes when it is due, on a conversation and 
   h.equal([delayed, delayedDispatched, await broker.delayed.next()], [0, 2, null]);
 });
 
+// P27, P28.
 inPage("l01: both kinds at once, and what is no time, are refused at the call", async (h) => {
   const broker = await h.openShop();
   const conversation = await h.dialog(broker, { lifetime: 60_000 });
@@ -64,6 +65,7 @@ inPage("l14: what waits can be looked at, cancelled and rescheduled, by an appli
   h.equal([await broker.poll(), h.bodies(await broker.receive("counter"))], [1, [new Map([["k", 1n]])]]);
 });
 
+// P32.
 inPage("l02, l14: in a transaction a delay counts from the commit, cancel may conflict, and a handler's delay is one", async (h) => {
   h.state.now = 1_000_000;
   const broker = await h.openShop({}, { clock: { now: () => h.state.now } });
@@ -98,6 +100,7 @@ inPage("l18: END takes along what is under way, and says how much", async (h) =>
   h.equal([await conversation.end(), await broker.delayed.count()], [{ discarded: 2, archived: 0 }, 0]);
 });
 
+// P44.
 inPage("l09, l10: what can't go where it was to go is in the error queue, and comes back from there", async (h) => {
   h.state.now = 1_000_000;
   const broker = await h.openShop({}, { clock: { now: () => h.state.now } });
@@ -118,6 +121,7 @@ inPage("l09, l10: what can't go where it was to go is in the error queue, and co
   h.equal([message.messageId, message.body, message.headers], [id, "job", { own: "1" }]);
 });
 
+// P70.
 inPage("l03: a reload in the middle loses nothing and delivers once", async (h) => {
   const broker = await h.openShop();
   await broker.enqueueMany("kitchen", [1, 2, 3], { delay: 30 });
@@ -126,6 +130,7 @@ inPage("l03: a reload in the middle loses nothing and delivers once", async (h) 
   h.equal([h.bodies(await again.receive("kitchen")), await again.delayed.count()], [[1, 2, 3], 0]);
 });
 
+// P64.
 inPage("l13: settings of delayed delivery have bounds, and are the same for all brokers of a database", async (h, pb) => {
   const given = { transactionMode: "none", numberOfRetries: 0, timeToTriggerStoreCircuitBreaker: 1, timeToTriggerFetchCircuitBreaker: 5_000, timeToTriggerDispatchCircuitBreaker: 1,
     maximumRecoveryFailuresPerSecond: 1, errorQueue: "error" };
@@ -154,6 +159,7 @@ inPage("l11: what somebody has put into the store under another kind of key stan
   h.equal([await broker.delayed.count(), await broker.delayed.next(), await broker.delayed.select().toArray(), await broker.poll()], [0, null, [], 0]);
 });
 
+// P16.
 inPage("l03: hundreds that are due at once go while time passes", async (h) => {
   const broker = await h.openShop();
   await broker.enqueueMany("kitchen", Array.from({ length: 1_500 }, (_, n) => n), { delay: 20 });

@@ -106,6 +106,7 @@ inPage("d35: RetryLater and UnrecoverableError are recognised by their names; Re
   h.equal([failed.exceptionType, failed.attempts], ["UnrecoverableError", 1]);
 });
 
+// P49.
 inPage("d35: an instant that has gone by waits no time; texts of errors are cut at 16 384 characters", async (h, pb) => {
   const broker = await h.openShop();
   await h.order(broker, 1);

@@ -100,6 +100,7 @@ inPage("b85, b86: after its lifetime a conversation has an Error on both sides a
   h.equal(await broker.conversations().toArray(), []);
 });
 
+// P68.
 inPage("nothing is due: no timer and no storage transaction; and none is left after close", async (h) => {
   const timers = new Set();
   h.patch(globalThis, "setTimeout", (original) => (work, ms, ...more) => {

@@ -104,6 +104,7 @@ async fn l19_a_message_that_had_to_wait_is_tried_at_once(shop: &Shop) {
     assert_eq!((shop.pass(100_000.0).await, shop.records_in(StoreName::Due).await), (0, 0));
 }
 
+/// P71.
 async fn l19_nothing_is_delivered_early(shop: &Shop) {
     let initiator = waits(shop).await;
     later(shop, &initiator, "m3", at(60_000.0)).await;

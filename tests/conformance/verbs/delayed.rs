@@ -63,6 +63,7 @@ pub(super) async fn count(shop: &Shop) -> u64 {
     count
 }
 
+/// P27.
 async fn l01_a_delay_that_is_none_is_refused(shop: &Shop) {
     let dialog = shop.order("m1").await;
     for delay in [
@@ -93,6 +94,7 @@ async fn l01_a_delay_that_is_none_is_refused(shop: &Shop) {
     assert_eq!(count(shop).await, 1);
 }
 
+/// P7.
 async fn l01_a_dialog_sends_later(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
@@ -121,6 +123,7 @@ async fn l01_a_queue_gets_it_later(shop: &Shop) {
     assert_eq!(shop.receive("kitchen").await, ["0 DEFAULT 0 m1"]);
 }
 
+/// P15, P31.
 async fn l01_nothing_is_stored_by_a_rollback(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let transaction = begin(shop);
@@ -146,6 +149,7 @@ async fn l01_nothing_is_stored_by_a_rollback(shop: &Shop) {
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1", "1 Note 1 m2", "1 DEFAULT 0 m3"]);
 }
 
+/// P30.
 async fn l02_a_delay_counts_from_the_commit(shop: &Shop) {
     let transaction = begin(shop);
     let after = EnqueueOptions { delay: Some(Delay::After(1_000.0)), ..EnqueueOptions::default() };
@@ -158,6 +162,7 @@ async fn l02_a_delay_counts_from_the_commit(shop: &Shop) {
     assert_eq!((shop.pass(300.0).await, shop.pass(699.0).await, shop.pass(1.0).await), (1, 0, 1));
 }
 
+/// P17, P18.
 async fn l02_equal_times_keep_the_order_of_storing(shop: &Shop) {
     for body in ["3", "1", "2"] {
         enqueue_later(shop, "kitchen", body, at(1_000.0)).await;
@@ -173,12 +178,14 @@ async fn l02_equal_times_keep_the_order_of_storing(shop: &Shop) {
     );
 }
 
+/// P8.
 async fn l02_fractions_are_rounded_up(shop: &Shop) {
     enqueue_later(shop, "kitchen", "m1", Delay::After(0.25)).await;
     enqueue_later(shop, "kitchen", "m2", at(0.5)).await;
     assert_eq!((shop.pass(0.5).await, shop.pass(0.5).await), (0, 2));
 }
 
+/// P24, P25, P26, P29.
 async fn l02_zero_and_the_past_are_due_at_once(shop: &Shop) {
     enqueue_later(shop, "kitchen", "zero", Delay::After(0.0)).await;
     enqueue_later(shop, "kitchen", "past", at(-5_000.0)).await;
@@ -199,6 +206,7 @@ async fn l02_it_takes_its_number_when_it_is_due(shop: &Shop) {
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1", "0 Note 1 soon", "0 Note 2 late"]);
 }
 
+/// P21.
 async fn l03_two_tabs_dispatch_once(shop: &Shop) {
     let dialog = shop.order("m1").await;
     for number in 0..20 {
@@ -231,6 +239,7 @@ async fn l17_what_is_not_due_is_not_read(shop: &Shop) {
     tab.close().await;
 }
 
+/// P37.
 async fn a_large_body_waits_too(shop: &Shop) {
     let large = Body { value: Value::from("large").into(), packing: 3, size: 20_000_000.0 };
     let options = EnqueueOptions { delay: Some(at(1_000.0)), ..EnqueueOptions::default() };
@@ -247,6 +256,7 @@ async fn a_large_body_waits_too(shop: &Shop) {
     assert_eq!(shop.records_in(StoreName::Bodies).await, 0);
 }
 
+/// P38.
 async fn an_id_is_noted_when_it_is_enqueued(shop: &Shop) {
     let options =
         EnqueueOptions { delay: Some(at(1_000.0)), dedupe_id: Some("once".into()), ..EnqueueOptions::default() };
@@ -272,6 +282,7 @@ async fn an_id_is_noted_when_it_is_enqueued(shop: &Shop) {
     assert_eq!(seen, None, "what is never delivered keeps nobody from asking for it again");
 }
 
+/// P33, P34.
 async fn headers_priority_and_key_survive(shop: &Shop) {
     let headers = Some(Part::from(Value::object(vec![("trace", Value::from("t1"))])));
     let message = OutgoingMessage { headers, ..shop.message("DEFAULT", "m1") };
@@ -292,6 +303,7 @@ async fn headers_priority_and_key_survive(shop: &Shop) {
     assert_eq!(shop.rows("counter").await.len(), 3);
 }
 
+/// P16.
 async fn many_are_dispatched_in_pages(shop: &Shop) {
     let messages = (0..600).map(|number| shop.message("DEFAULT", &number.to_string())).collect();
     let options = EnqueueOptions { delay: Some(at(1_000.0)), ..EnqueueOptions::default() };

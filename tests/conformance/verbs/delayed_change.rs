@@ -25,6 +25,7 @@ mount! {
     l18_what_is_under_way_is_known_when_the_conversation_was_mended,
 }
 
+/// P74.
 async fn l14_cancel_and_dispatch_exclude_each_other(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
@@ -46,6 +47,7 @@ async fn l14_cancel_and_dispatch_exclude_each_other(shop: &Shop) {
     tab.close().await;
 }
 
+/// P74.
 async fn l14_cancel_in_a_transaction(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
@@ -92,6 +94,7 @@ async fn l14_cancel_in_a_transaction(shop: &Shop) {
     assert!(!shop.rows("kitchen").await.iter().any(|row| row.contains("instead")), "all or nothing");
 }
 
+/// P75.
 async fn l14_reschedule_moves_it(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
@@ -144,6 +147,7 @@ async fn l14_select_count_and_next(shop: &Shop) {
     refused(shop.broker.delayed(&negative, None, Extent::All).await, ErrorCode::InvalidArgument);
 }
 
+/// P36.
 async fn l18_a_delay_beyond_the_lifetime_is_refused(shop: &Shop) {
     let options = BeginDialog { lifetime: Some(10_000.0), ..to_kitchen() };
     let begun = shop.broker.begin_dialog(options).await.expect("it can be begun");

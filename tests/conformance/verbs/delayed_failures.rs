@@ -24,6 +24,7 @@ mount! {
     l11_what_led_to_it_goes_too,
 }
 
+/// P44.
 async fn l09_a_conversation_that_was_ended_is_no_destination(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let id = later(shop, &dialog.initiator, "m2", at(1_000.0)).await;
@@ -53,6 +54,7 @@ async fn l09_a_queue_that_is_off_is_no_failure(shop: &Shop) {
     assert_eq!(shop.rows("kitchen").await, ["1 Order 0 m1", "1 Note 1 m2", "1 DEFAULT 0 m3"]);
 }
 
+/// P44, P53.
 async fn l09_a_queue_that_was_dropped_is_no_destination(shop: &Shop) {
     let queue = pocket_broker::definitions::QueueOptions::default;
     let jobs = || pocket_broker::definitions::Definitions {
@@ -70,6 +72,7 @@ async fn l09_a_queue_that_was_dropped_is_no_destination(shop: &Shop) {
     assert_eq!(shop.receive("jobs").await, ["0 DEFAULT 0 m1"]);
 }
 
+/// P46.
 async fn l09_a_sender_whose_queue_is_off_waits(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.retain("counter", true).await;
@@ -89,6 +92,7 @@ async fn l09_a_sender_whose_queue_is_off_waits(shop: &Shop) {
     assert_eq!(shop.receive("kitchen").await, ["0 Order 0 m1", "0 Note 1 m2", "0 Note 2 large"]);
 }
 
+/// P47.
 async fn l09_what_stands_in_its_way_is_no_reason_to_stop(shop: &Shop) {
     let first = shop.order("m1").await;
     let second = shop.order("m2").await;
@@ -105,6 +109,7 @@ async fn l09_what_stands_in_its_way_is_no_reason_to_stop(shop: &Shop) {
     tab.close().await;
 }
 
+/// P48.
 async fn l10_what_failed_says_how_and_is_sent_again(shop: &Shop) {
     let begun = shop.begin().await;
     shop.send(&begun.handle, "Order", "m1").await;
@@ -124,6 +129,7 @@ async fn l10_what_failed_says_how_and_is_sent_again(shop: &Shop) {
     assert_eq!(discarded.expect("it can be deleted"), 1);
 }
 
+/// P52.
 async fn l11_what_can_not_be_read_goes_to_the_error_queue(shop: &Shop) {
     enqueue_later(shop, "kitchen", "m1", at(1_000.0)).await;
     enqueue_later(shop, "kitchen", "m2", at(1_000.0)).await;
@@ -156,6 +162,7 @@ pub(super) async fn spoil(shop: &Shop, handle: &str, keeps_head: bool) {
     .expect("it can be written");
 }
 
+/// P52.
 async fn l11_what_led_to_it_goes_too(shop: &Shop) {
     let dialog = shop.order("m1").await;
     let large = Body { value: Value::from("large").into(), packing: 0, size: 70_000.0 };

@@ -88,6 +88,7 @@ async fn b82_a_timer_fires_by_itself(shop: &Shop) {
 }
 
 /// D34.
+/// P1.
 async fn nobody_sleeps_while_nothing_is_due(shop: &Shop) {
     let dialog = shop.order("m1").await;
     shop.receive("kitchen").await;
@@ -103,6 +104,7 @@ async fn nobody_sleeps_while_nothing_is_due(shop: &Shop) {
     assert_eq!(shop.faults.calls(Operation::Begin), 1, "it has looked, and there is nothing");
 }
 
+/// P3, P6.
 async fn l07_sleeps_have_bounds(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 0.0).await;
@@ -149,6 +151,7 @@ async fn l07_an_earlier_one_elsewhere_wakes_the_poller(shop: &Shop) {
 }
 
 /// D34.
+/// P21.
 async fn of_several_tabs_one_fires(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 1_000.0).await;
@@ -238,6 +241,7 @@ async fn two_due(shop: &Shop) {
     until_sleeping(shop, &[1_000.0]).await;
 }
 
+/// P47.
 async fn one_row_without_room_holds_up_no_other(shop: &Shop) {
     two_due(shop).await;
     no_room(shop);
@@ -296,6 +300,7 @@ async fn what_a_newer_build_knows_hides_nothing(shop: &Shop) {
 }
 
 /// Whoever is open hears that what is due can't be done; once, until it could be.
+/// P61, P63.
 async fn d36_l12_trouble_of_the_poller_is_told_once_in_a_row(shop: &Shop) {
     let begun = shop.begin().await;
     let told = || -> Vec<_> { shop.notices().into_iter().flat_map(|notice| notice.critical).collect() };
@@ -345,6 +350,7 @@ async fn later(shop: &Shop, body: &str, delay: f64) {
     shop.broker.enqueue_later("counter", vec![message], options).await.expect("it can be enqueued");
 }
 
+/// P2, P9.
 async fn l15_one_poller_does_all_that_is_due(shop: &Shop) {
     let begun = shop.begin().await;
     timer(&shop.broker, &begun.handle, 9_000.0).await;
@@ -360,6 +366,7 @@ async fn l15_one_poller_does_all_that_is_due(shop: &Shop) {
     until_sleeping(shop, &[60_000.0]).await;
 }
 
+/// P68.
 async fn l16_close_leaves_no_timer_of_what_is_delayed(shop: &Shop) {
     later(shop, "m1", 5_000.0).await;
     until_sleeping(shop, &[5_000.0]).await;
@@ -370,6 +377,7 @@ async fn l16_close_leaves_no_timer_of_what_is_delayed(shop: &Shop) {
     tab.close().await;
 }
 
+/// P72.
 async fn l08_a_page_that_is_back_is_not_waited_for(shop: &Shop) {
     later(shop, "m1", 5_000.0).await;
     until_sleeping(shop, &[5_000.0]).await;
