@@ -57,6 +57,16 @@ export const CHECKS: readonly Check[] = [
     },
   },
   {
+    name: "initialize: again",
+    async run(trial) {
+      const messages = { "the message": trial.message() };
+      await trial.one.keeps(messages["the message"]);
+      await trial.one.call("initialize", (signal) => trial.one.store.initialize(trial.endpointName, trial.mode, signal));
+      for (const instance of [trial.one, trial.other]) await isNext(instance, trial.base, "after a broker was opened anew with an instance that had been initialized before");
+      await gives(trial.one, trial.base, "the message", messages, "after initialize was called again, which holds nothing");
+    },
+  },
+  {
     name: "store: the same id twice",
     async run(trial) {
       const { one, other, base } = trial;

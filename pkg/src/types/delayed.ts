@@ -86,9 +86,9 @@ export interface DelayedMessageStore {
     signal: AbortSignal;
   }): Promise<void>;
   /**
-   * Called once per instance, before every method below. From here on this instance holds, gives and counts the messages of `endpointName` alone, which is the
-   * broker's name: those of other endpoints it neither sees nor changes. Must throw if it can't honour the mode: `openBroker` then rejects with
-   * UnsupportedTransactionMode. It must not hold or change a message.
+   * Called before every method below, whenever a broker is opened with this object: again for the same endpoint, when a broker was closed and is opened anew. From here on
+   * this instance holds, gives and counts the messages of `endpointName` alone, which is the broker's name: those of other endpoints it neither sees nor changes. Must
+   * throw if it can't honour the mode: `openBroker` then rejects with UnsupportedTransactionMode. It must not hold or change a message.
    */
   initialize(endpointName: string, transactionMode: TransactionMode, signal: AbortSignal): Promise<void>;
   /**

@@ -13,7 +13,7 @@ import { ROOT } from "./paths.mjs";
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
-  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "delayed", "delayed-far", "encode", "enqueue", "failures", "lifecycle", "move", "opening", "poison",
+  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "delayed", "delayed-far", "delayed-stores", "encode", "enqueue", "failures", "lifecycle", "move", "opening", "poison",
   "receive", "retention", "retries", "robbing", "send", "services", "stats", "stopping", "testing", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
