@@ -1,11 +1,11 @@
 // Bodies as JSON-safe fields: what stores and transports of an application's own keep and send.
 import { parse, stringify } from "devalue";
 import { decodeBytes, encodeBytes } from "./base64.js";
-import { describe, oneOf, plain, tagOf } from "./check.js";
+import { describe, member, oneOf, plain, tagOf } from "./check.js";
 import { BrokerError, invalid, reading } from "./errors.js";
 import { jsonProblem } from "./json.js";
 import { cloneFailure, notCloneable } from "./uncloneable.js";
-import { inside, pathOf, places, root, type Place } from "./walk.js";
+import { inside, pathOf, root, type Place } from "./walk.js";
 
 /** A body as fields that JSON keeps, whatever the body is. Made by {@link encodeBody}, read by {@link decodeBody}. */
 export interface EncodedBody {
@@ -102,8 +102,8 @@ function wrong(problem: string, details: Record<string, unknown> = {}, cause?: u
 }
 
 function tooDeep(value: unknown): { path: string; problem: string } | undefined {
-  for (const { depth } of places(root(value, "encoded.body"))) {
-    if (depth > DEEPEST) return { path: "encoded.body", problem: `is nested more than ${DEEPEST} levels deep` };
+  for (const { depth } of parts(root(value, "encoded.body"))) {
+    if (depth >= DEEPEST) return { path: "encoded.body", problem: `is nested more than ${DEEPEST} levels deep` };
   }
   return undefined;
 }
@@ -113,48 +113,61 @@ function tooDeep(value: unknown): { path: string; problem: string } | undefined 
 /** Throws for a part that neither JSON nor devalue keeps. Gives the Blobs and Files, each once. */
 function checkParts(clone: unknown): Place[] {
   const blobs: Place[] = [];
-  const keys: Place[] = [];
+  let key: Place | undefined;
   for (const place of parts(root(clone, "body"))) {
-    const { value, depth, parent, step } = place;
-    if (depth > DEEPEST) throw notCloneable("body", `is nested more than ${DEEPEST} levels deep, which is more than encodeBody takes; send it flatter, as a list with references say`, { kind: "depth" });
-    if (typeof step === "string" && Array.isArray(parent?.value)) throw notCloneable(pathOf(place), "is a named property of an array, which can't be encoded; send an object in its place", { kind: "named" });
-    if (step === "__proto__") keys.push(place);
-    if (typeof value !== "object" || value === null) continue;
+    const value = place.value as object;
+    if (place.depth >= DEEPEST) throw notCloneable("body", `is nested more than ${DEEPEST} levels deep, which is more than encodeBody takes; send it flatter, as a list with references say`, { kind: "depth" });
     const tag = tagOf(value);
+    const kept = ArrayBuffer.isView(value) ? VIEW.test(tag) && tagOf(value.buffer) === "ArrayBuffer" : KEPT.test(tag);
+    if (!kept) throw notCloneable(pathOf(place), `is ${describe(value)}, which can't be encoded; send plain data in its place`, { kind: tag });
+    if (tag === "Array") {
+      // What is no index comes after all that are.
+      const last = Object.keys(value).at(-1);
+      const isIndex = last === undefined || (String(Number(last) >>> 0) === last && Number(last) < (value as unknown[]).length);
+      if (!isIndex) throw notCloneable(member(pathOf(place), last), "is a named property of an array, which can't be encoded; send an object in its place", { kind: "named" });
+    }
+    if (Object.hasOwn(value, "__proto__")) key ??= place;
     if (tag === "Blob" || tag === "File") blobs.push(place);
     const cause = tag === "Error" && causeOf(place);
     // What stands for an Error is read before there is the Error.
     if (cause && [...parts(cause)].some((part) => part.value === value)) throw notCloneable(pathOf(place), "is an Error that is part of its own cause, which can't be encoded; leave the cause out", { kind: "cycle" });
-    const kept = ArrayBuffer.isView(value) ? VIEW.test(tag) && tagOf(value.buffer) === "ArrayBuffer" : KEPT.test(tag);
-    if (!kept) throw notCloneable(pathOf(place), `is ${describe(value)}, which can't be encoded; send plain data in its place`, { kind: tag });
   }
-  const [key] = keys;
   if (key !== undefined && jsonProblem(clone, "body", true) !== undefined) {
-    throw notCloneable(pathOf(key), "has a key that devalue does not write, and the body is more than JSON keeps; call it something else", { kind: "key" });
+    throw notCloneable(member(pathOf(key), "__proto__"), "has a key that devalue does not write, and the body is more than JSON keeps; call it something else", { kind: "key" });
   }
   return blobs;
 }
 
-/** Every place of a body, each object once, and what the Errors in it have for a cause. */
+/** Every object in a body, each once, and what the Errors in it have for a cause. A body is mostly what is no object. */
 function* parts(first: Place): Generator<Place, void> {
   const seen = new Set<object>();
-  const stack = [first];
+  const stack = isObject(first.value) ? [first] : [];
   for (let place = stack.pop(); place !== undefined; place = stack.pop()) {
-    const { value } = place;
-    if (typeof value !== "object" || value === null) {
-      yield place;
-      continue;
-    }
+    const value = place.value as object;
     if (seen.has(value)) continue;
     seen.add(value);
     yield place;
     if (ArrayBuffer.isView(value)) continue;
-    const cause = tagOf(value) === "Error" && causeOf(place);
-    if (cause) stack.push(cause);
-    const children = inside(place);
+    const tag = tagOf(value);
+    const cause = tag === "Error" ? causeOf(place) : undefined;
+    if (cause !== undefined && isObject(cause.value)) stack.push(cause);
+    const children = tag === "Map" || tag === "Set" ? inside(place).filter((child) => isObject(child.value)) : ownObjects(place);
     for (let index = children.length - 1; index >= 0; index--) stack.push(children[index] as Place);
   }
 }
+
+function ownObjects(place: Place): Place[] {
+  const value = place.value as Record<string, unknown>;
+  const isList = Array.isArray(value);
+  const objects: Place[] = [];
+  for (const key of Object.keys(value)) {
+    const child = value[key];
+    if (isObject(child)) objects.push({ value: child, parent: place, step: isList ? Number(key) : key, depth: place.depth + 1 });
+  }
+  return objects;
+}
+
+const isObject = (value: unknown): boolean => typeof value === "object" && value !== null;
 
 function causeOf(place: Place): Place | undefined {
   const error = place.value as Error;

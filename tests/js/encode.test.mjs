@@ -126,6 +126,10 @@ inPage("what can't be cloned or encoded is refused, and the path is named", asyn
   await refused({ picture: new ImageData(1, 1) }, "body.picture", "ImageData");
   await refused({ list: Object.assign([1n], { more: 1 }) }, "body.list.more", "named");
   await refused([JSON.parse('{"__proto__":1}'), 1n], 'body[0].__proto__', "key");
+  const shared = {};
+  await refused([shared, Object.defineProperty({}, "__proto__", { value: shared, enumerable: true }), 1n], "body[1].__proto__", "key");
+  await refused([shared, Object.assign([], { more: shared })], "body[1].more", "named");
+  for (const key of ["-1", "1.5", "01", "4294967295"]) await refused(Object.assign([1, 2], { [key]: 3 }), `body["${key}"]`, "named");
   const cause = new Error("its own cause");
   if (structuredClone(new Error("", { cause: 1 })).cause === 1) {
     cause.cause = cause;
@@ -173,6 +177,20 @@ inPage("what nobody has encoded is refused: wrong fields, wrong base64, unknown 
   for (const bodyType of ["Uint16Array", "Float64Array", "BigInt64Array"]) await refused({ ...base64, bodyType, body: "AAAA" }, "encoded.body");
   const large = { bodyEncoding: "devalue", body: "[[-7,4294967295]]" };
   h.equal(pb.decodeBody(large).length, 4_294_967_295, "an array that is only said to be long takes no room");
+});
+
+inPage("two thousand bodies by chance come back as structuredClone gives them, or are refused for a key that devalue does not write", async (h, pb) => {
+  const { randomBody, randomOf } = await import("/fixtures/random-body.mjs");
+  const counts = {};
+  for (let seed = 1; seed <= 2_000; seed += 1) {
+    const body = randomBody(randomOf(seed));
+    const encoded = await pb.encodeBody(body).catch((error) => (error.code === "NotCloneable" && error.details.kind === "key" ? { bodyEncoding: "refused" } : Promise.reject(error)));
+    counts[encoded.bodyEncoding] = (counts[encoded.bodyEncoding] ?? 0) + 1;
+    // Of a view base64 has the bytes that it shows.
+    const kept = encoded.bodyEncoding === "base64" && ArrayBuffer.isView(body) ? new body.constructor(body.buffer.slice(body.byteOffset, body.byteOffset + body.byteLength)) : structuredClone(body);
+    if (encoded.bodyEncoding !== "refused") h.equal(pb.decodeBody(JSON.parse(JSON.stringify(encoded))), kept, `seed ${seed}`);
+  }
+  h.ok(["none", "json", "devalue", "base64", "refused"].every((kind) => counts[kind] > 0), JSON.stringify(counts));
 });
 
 test("in Node, too: a server reads what a page has encoded, by the package or by devalue itself", async () => {
