@@ -159,6 +159,25 @@ inPage("l11: what somebody has put into the store under another kind of key stan
   h.equal([await broker.delayed.count(), await broker.delayed.next(), await broker.delayed.select().toArray(), await broker.poll()], [0, null, [], 0]);
 });
 
+inPage("l11: what lies among the messages under a key that is none of theirs stands in nobody's way, however many are due", async (h) => {
+  h.state.now = 1_000_000;
+  const broker = await h.openShop({}, { clock: { now: () => h.state.now } });
+  const database = await h.raw(broker.name);
+  const store = database.transaction("delayed", "readwrite").objectStore("delayed");
+  const strange = [[5], [5, []], [5, "x"], [5, -1], [5, 1.5], [-Infinity, 1], [-Infinity], [2_000_000], [2_000_000, ["x"]]];
+  for (const key of strange) store.put("garbage", key);
+  await h.completed(store.transaction);
+  await broker.enqueueMany("kitchen", Array.from({ length: 600 }, (_, n) => n), { delay: 5 });
+  h.state.now += 5;
+  await h.within(10_000, broker.poll(), "what is due");
+  h.equal(h.bodies(await broker.receive("kitchen", { top: 1_000 })), Array.from({ length: 600 }, (_, n) => n));
+  h.equal([await h.within(5_000, broker.poll(), "nothing"), await broker.delayed.select().toArray()], [0, []]);
+  h.state.now += 2_000_000;
+  await broker.enqueue("kitchen", "last", { delay: 0 });
+  h.equal([await h.within(5_000, broker.poll(), "the last one"), h.bodies(await broker.receive("kitchen"))], [1, ["last"]]);
+  database.close();
+});
+
 // P16.
 inPage("l03: hundreds that are due at once go while time passes", async (h) => {
   const broker = await h.openShop();
