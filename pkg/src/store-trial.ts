@@ -14,7 +14,7 @@ const LIMIT = 60_000;
 /** Those that a store of an application's own can honour, the default first. */
 const MODES: readonly TransactionMode[] = ["sends-atomic-with-receive", "receive-only", "none"];
 
-/** `new Date` of what is said in a sentence. */
+/** A value in a sentence. */
 export const say = (value: unknown): string => {
   if (typeof value === "object" && value !== null && tagOf(value) === "Date") return Number.isNaN(Number(value)) ? "an invalid Date" : `the Date ${(value as Date).toISOString()}`;
   if (typeof value === "string") return value.length > 60 ? `a string of ${value.length} characters` : JSON.stringify(value);
@@ -114,6 +114,7 @@ export class Trial {
   /** An instant that is not now, so that a store which goes by its own clock is found out. */
   readonly base: number = Date.now() + 86_400_000;
   readonly mode: TransactionMode;
+  readonly #instanceId = crypto.randomUUID();
   readonly #ids = new Set<string>();
   readonly #make: () => Promise<DelayedMessageStore>;
 
@@ -136,7 +137,7 @@ export class Trial {
 
   async #setUp(instance: Instance, endpointName = this.endpointName): Promise<void> {
     if (instance.store.setupInfrastructure === undefined) return;
-    await instance.call("setupInfrastructure", async (signal) => instance.store.setupInfrastructure?.({ endpointName, transactionMode: this.mode, instanceId: crypto.randomUUID(), signal }));
+    await instance.call("setupInfrastructure", async (signal) => instance.store.setupInfrastructure?.({ endpointName, transactionMode: this.mode, instanceId: this.#instanceId, signal }));
   }
 
   /** A trial whose instances have been initialized, in the first mode that they take. Each attempt is made with new instances. */

@@ -4,9 +4,10 @@ import { appendFile, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { BROKEN } from "./fixtures/broken-stores.mjs";
+import { pathToFileURL } from "node:url";
+import { BROKEN, makeWorld, MemoryStore } from "./fixtures/broken-stores.mjs";
 import { serveDelayedMessages } from "./fixtures/delayed-store-server.mjs";
-import { inPage } from "./fixtures/harness.mjs";
+import { inPage, packageDirectory } from "./fixtures/harness.mjs";
 import { ROOT } from "./support/paths.mjs";
 
 const folder = await mkdtemp(join(tmpdir(), "pocket-broker-delayed-"));
@@ -20,7 +21,13 @@ after(async () => {
 inPage("a store that keeps the contract passes, with and without what is optional, and is left empty", async (h) => {
   const { checkDelayedMessageStore } = await import("pocket-broker/testing");
   const { bareStore, makeWorld, MemoryStore } = await import("/fixtures/broken-stores.mjs");
-  for (const make of [(world) => new MemoryStore(world), (world) => Promise.resolve(bareStore(world))]) {
+  class Modest extends MemoryStore {
+    async initialize(endpointName, mode) {
+      if (mode !== "none") throw new Error(`no ${mode} here`);
+      await super.initialize(endpointName, mode);
+    }
+  }
+  for (const make of [(world) => new MemoryStore(world), (world) => Promise.resolve(bareStore(world)), (world) => new Modest(world)]) {
     const world = makeWorld();
     h.equal(await checkDelayedMessageStore(() => make(world)), undefined);
     h.ok(world.endpoints.size > 1 && world.instances > 2, "several endpoints and instances");
@@ -120,6 +127,14 @@ inPage("in a database: what is aborted on the way is undone, and the reason is t
   });
   h.equal(await store.store(message, controller.signal).catch((reason) => reason), "closed");
   h.equal(await store.count(signal), 0);
+});
+
+test("the kit runs in Node, too, where an application's tests may", async () => {
+  const { checkDelayedMessageStore } = await import(pathToFileURL(join(packageDirectory, "dist/testing.js")));
+  const world = makeWorld();
+  await checkDelayedMessageStore(() => new MemoryStore(world));
+  const [, , Deaf] = BROKEN.find(([what]) => what === "is deaf to its signal");
+  await assert.rejects(checkDelayedMessageStore(() => new Deaf(world)), ({ errors }) => errors.length === 1 && /^an aborted signal: expected .*these resolved: store$/.test(errors[0].message));
 });
 
 test("on a server: what it has, and who holds it, outlives a restart, and a line that was not finished is nothing", async (context) => {
