@@ -178,6 +178,8 @@ inPage("from a server: errors say what it answered, the signal reaches the reque
   const { signal } = new AbortController();
   const store = httpStore("https://example.com/delayed", { headers: async () => ({ Authorization: "Bearer token" }) });
   await store.initialize("shop", "none", signal);
+  h.equal(requests.length, 0, "a broker opens offline, too");
+  await store.count(signal);
   await store.count(signal);
   const [[address, first], [, second]] = requests;
   h.equal([address, first.method, first.headers.Authorization, first.signal === signal, JSON.parse(first.body).endpoint], ["https://example.com/delayed/count", "POST", "Bearer token", true, "shop"]);
