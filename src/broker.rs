@@ -64,6 +64,7 @@ impl Broker {
     fn on(core: Rc<Core>) -> Self {
         core.brokers.set(core.brokers.get() + 1);
         core.keep_polling();
+        core.keep_polling_store();
         Self {
             tally: core.new_tally(),
             core,
@@ -309,9 +310,11 @@ impl Broker {
                 return Err(problem);
             }
             if polled.next.is_none_or(|next| next > now) {
-                return Ok(moved);
+                break;
             }
         }
+        let round = self.core.poll_store(true).await;
+        round.problem.map_or(Ok(moved + round.moved), Err)
     }
 
     /// Begins a transaction: what is done in it is committed together, or not at all.
@@ -332,6 +335,7 @@ impl Broker {
             self.core.poller.ring();
         }
         if !self.core.is_open() {
+            self.core.stored.close();
             self.core.locks.sieges.clear();
         }
         for number in self.listeners.take() {
@@ -346,6 +350,9 @@ impl Broker {
         self.core.locks.wake();
         self.core.bell.ring_all();
         self.core.idle().await;
+        if !self.core.is_open() {
+            self.core.stored.ended(&self.core).await;
+        }
         // While the page sleeps nothing can be given back.
         if let Some(leases) = self.core.leases.as_ref().filter(|_| !self.core.gate.is_closed()) {
             leases.given_back().await;

@@ -10,7 +10,7 @@ use crate::cache::{Heads, Lanes, Routes, Runs};
 use crate::clock::{Clock, Pulse, Timer};
 use crate::commit::GroupCommit;
 use crate::definitions::{self, Catalog};
-use crate::delayed::all_messages;
+use crate::delayed::{DelayedMessageStore, DelayedSettings, StorePoller, all_messages};
 use crate::error::{Error, ErrorCode, Result};
 use crate::group::{GroupLocks, Locking, Sharing};
 use crate::ids::{self, Ids};
@@ -30,9 +30,6 @@ use crate::work::{Number, Numbers};
 /// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
 pub(crate) const CONVERSATIONS: u64 = 4_096;
 
-/// For how many milliseconds what is due may fail before it is told, if nothing else is said.
-pub const FETCH_BREAKER: f64 = 30_000.0;
-
 /// Everything the rules need and do not have: storage, time, chance, a place to run.
 #[derive(Clone)]
 pub struct Host {
@@ -50,8 +47,12 @@ pub struct Host {
     pub sharing: Sharing,
     /// Real time, to tell the living from the dead by.
     pub pulse: Pulse,
-    /// For how many milliseconds what is due may fail before it is told. Default [`FETCH_BREAKER`].
-    pub fetch_breaker: f64,
+    /// Settings of delayed delivery.
+    pub delayed: DelayedSettings,
+    /// Where delayed messages wait, if not in the broker's database.
+    pub delayed_store: Option<Rc<dyn DelayedMessageStore>>,
+    /// Whether nobody sees the context, so that its timers may be late.
+    pub is_hidden: Rc<dyn Fn() -> bool>,
     /// Runs a task beside the caller.
     pub spawn: Rc<dyn Fn(LocalBoxFuture<'static, ()>)>,
     /// Tells other contexts what a commit touched. A hint: nothing depends on its arrival.
@@ -86,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) lanes: Lanes,
     pub(crate) dead: DeadEntries,
     pub(crate) poller: Poller,
+    /// Of a store of the application's own.
+    pub(crate) stored: StorePoller,
     /// A record that could not be read, and was passed over: it is to be mended.
     pub(crate) passed_over: RefCell<Option<Error>>,
     /// Brokers that are not closed.
@@ -145,6 +148,7 @@ impl Core {
             lanes: Lanes::default(),
             dead: DeadEntries::default(),
             poller: Poller::default(),
+            stored: StorePoller::default(),
             passed_over: RefCell::default(),
             brokers: Cell::new(0),
             closed: Cell::new(false),
@@ -160,6 +164,7 @@ impl Core {
             host,
         };
         let core = Rc::new(core);
+        core.initialize_store().await?;
         if let Sharing::Locks(locks) = &core.host.sharing {
             let core = Rc::downgrade(&core);
             locks.on_lost(Rc::new(move |group| _ = core.upgrade().map(|core| core.lost(group, None))));
@@ -313,6 +318,9 @@ impl Core {
             (self.host.wake)(notice);
             self.tell(notice);
             notice.due.into_iter().for_each(|at| self.poll_by(at));
+            if notice.hop {
+                self.pump_by();
+            }
         }
     }
 }

@@ -201,6 +201,11 @@ impl Error {
         self
     }
 
+    /// Whether somebody has not answered in time.
+    pub(crate) fn is_timeout(&self) -> bool {
+        self.details().iter().any(|(name, _)| *name == "timeout")
+    }
+
     /// The same error with what caused it.
     #[must_use]
     pub fn caused_by(mut self, cause: Value) -> Self {

@@ -59,7 +59,9 @@
 //!     ids: Rc::new(Fixed),
 //!     sharing: Sharing::Alone,
 //!     pulse: clock::Pulse { clock: Rc::new(NoTime), timer: Rc::new(NoTime) },
-//!     fetch_breaker: pocket_broker::FETCH_BREAKER,
+//!     delayed: Default::default(),
+//!     delayed_store: None,
+//!     is_hidden: Rc::new(|| false),
 //!     spawn: Rc::new(move |task| spawner.spawn_local_obj(task.into()).expect("the pool runs")),
 //!     wake: Rc::new(|_| {}),
 //! };
@@ -150,11 +152,11 @@ mod work;
 pub use audit::audit;
 pub use broker::{Broker, LOCK_TIMEOUT};
 pub use commit::Cancelled;
-pub use core::{FETCH_BREAKER, Host, Listener};
-pub use delayed::{BreakerState, Delay};
+pub use core::{Host, Listener};
+pub use delayed::{BreakerState, Delay, DelayedMessageStore, DelayedSettings, Fetched, TransactionMode};
 pub use error_queue::FailedFilter;
 pub use group::{Guard, Locks, Sharing};
-pub use notice::{Critical, Dropped, Failed, Notice};
+pub use notice::{Critical, Dropped, Failed, Notice, RoleNotice};
 pub use recoverability::{Failure, FailureKind, Finally, Next, Recoverability, Recovered, Thrown};
 pub use rows::{Message, Rows};
 pub use stats::Counts;

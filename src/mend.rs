@@ -134,6 +134,7 @@ fn set_aside_at(work: &mut Work<'_>, (store, key): &Place) -> Outcome<bool> {
         StoreName::Members => others::mend_member(work, key),
         StoreName::Queues => others::mend_queue(work, key),
         StoreName::Seen => others::mend_seen(work, key),
+        StoreName::Delayed => crate::delayed::mend(work, key),
         StoreName::Meta => numbers::mend(work, key),
         _ => Ok(false),
     }
@@ -232,6 +233,16 @@ pub(crate) fn bury_record(
     let problem = problem_of(problem, (store, key))?;
     let failed = lost_in(work, None, "".into(), 0, &problem);
     let row = raw_row(work, store, key, record, bodies);
+    work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
+    work.changes.counts.dropped += 1;
+    error_queue::put(work, failed, row)
+}
+
+/// Puts what a store of the application's own has given in place of a message into the error queue, as it is.
+pub(crate) fn bury_foreign(work: &mut Work<'_>, raw: &Body, problem: &str) -> Outcome<()> {
+    let problem = format!("The delayed message store has given something that is no message: {problem}.");
+    let failed = lost_in(work, None, "".into(), 0, &problem);
+    let row = arrival::system_row(work, DEFAULT, raw.clone());
     work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
     work.changes.counts.dropped += 1;
     error_queue::put(work, failed, row)

@@ -34,8 +34,36 @@ pub struct Notice {
     pub critical: Vec<Critical>,
     /// The earliest time at which something new is due: the pollers of all contexts want to know.
     pub due: Option<Instant>,
+    /// Something came into the hop, or is to be removed from a store of the application's own.
+    pub hop: bool,
+    /// Not a commit: what contexts tell each other about who leads. Alone in its notice.
+    pub role: Option<RoleNotice>,
     /// Not a commit: a group was given back, and whoever waits may look. For other contexts, and alone in its notice.
     pub released: bool,
+}
+
+/// What contexts tell each other about who polls a store of the application's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleNotice {
+    /// The one that leads can't be seen: whoever waits and can be seen may ask for it.
+    Hidden,
+    /// One that waits can be seen: if the one that leads can't be, it hands over.
+    Wanted,
+}
+
+impl RoleNotice {
+    /// The name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hidden => "hidden",
+            Self::Wanted => "wanted",
+        }
+    }
+
+    /// The one with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Hidden, Self::Wanted].into_iter().find(|role| role.name() == name)
+    }
 }
 
 /// A message whose handler failed, and what comes next.
@@ -75,7 +103,7 @@ pub struct Dropped {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     lengths: [usize; 6],
-    flags: [bool; 4],
+    flags: [bool; 5],
     due: Option<Instant>,
 }
 
@@ -85,7 +113,7 @@ impl Notice {
         let (queues, enqueued) = (self.queues.len(), self.enqueued.len());
         Told {
             lengths: [queues, enqueued, self.states.len(), self.dropped.len(), self.disabled.len(), self.failed.len()],
-            flags: [self.conversations, self.delayed, self.transmission, self.archive],
+            flags: [self.conversations, self.delayed, self.transmission, self.archive, self.hop],
             due: self.due,
         }
     }
@@ -99,7 +127,7 @@ impl Notice {
         self.dropped.truncate(dropped);
         self.disabled.truncate(disabled);
         self.failed.truncate(failed);
-        [self.conversations, self.delayed, self.transmission, self.archive] = told.flags;
+        [self.conversations, self.delayed, self.transmission, self.archive, self.hop] = told.flags;
         self.due = told.due;
     }
 
@@ -133,6 +161,7 @@ impl Notice {
         self.delayed |= other.delayed;
         self.transmission |= other.transmission;
         self.archive |= other.archive;
+        self.hop |= other.hop;
         self.states.extend(other.states.iter().cloned());
         self.dropped.extend(other.dropped.iter().cloned());
         self.disabled.extend(other.disabled.iter().cloned());

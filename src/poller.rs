@@ -153,7 +153,7 @@ fn leaves_a_row(error: &Error) -> bool {
 
 /// Tells what is wrong, if it is time to. Gives the pause before it is tried again.
 fn trouble(core: &Rc<Core>, error: &Error) -> f64 {
-    let failing = core.poller.breaker.failure(core.host.clock.now(), core.host.fetch_breaker);
+    let failing = core.poller.breaker.failure(core.host.clock.now(), core.host.delayed.fetch_breaker);
     if failing.is_to_be_told && core.is_open() {
         core.warn("fetch", error.into());
     }

@@ -197,6 +197,7 @@ impl Core {
         self.locks.let_go_of_all();
         self.host.store.let_go();
         self.poller.ring();
+        self.stored.let_go();
     }
 
     fn restore(self: &Rc<Self>) {
@@ -208,6 +209,8 @@ impl Core {
         // What is due may be another thing by now, or in another database.
         self.poll_by(self.host.clock.now());
         self.keep_polling();
+        self.pump_eagerly();
+        self.keep_polling_store();
         let queues = self.catalog().queues.keys().cloned().collect();
         let (conversations, delayed, transmission, archive) = (true, true, true, true);
         self.tell(&Notice { queues, conversations, delayed, transmission, archive, ..Notice::default() });
@@ -231,6 +234,7 @@ impl Broker {
         // Not by what is known alone: a tab that died between its commit and its hint told nobody.
         self.core.poll_by(self.core.host.clock.now());
         self.core.poller.ring();
+        self.core.pump_eagerly();
     }
 
     /// Whether [`Broker::suspend`] was called last.

@@ -17,6 +17,7 @@ use crate::call::{Call, unexpected, with_groups};
 use crate::changes::Changes;
 use crate::commit::Cancelled;
 use crate::core::Core;
+use crate::delayed::{Came, Withdrawn};
 use crate::driver::Driver;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::SideId;
@@ -295,6 +296,7 @@ impl Transaction {
             }
             Ok(Answer::Moved(understood)) => state.done.push(Rc::new(Verb::Move(understood.clone()))),
             Ok(Answer::GroupState(_) | Answer::Group(_) | Answer::Reused(_) | Answer::Was(false)) | Err(_) => {}
+            Ok(Answer::Custom(Came::Was(false) | Came::Withdrawn(Withdrawn::No))) => {}
             Ok(_) => state.done.push(verb),
         }
         let is_open = self.check_open();
@@ -329,7 +331,7 @@ impl Transaction {
         // The mark of an attempt is for tabs that die; a machine that dies may take it along.
         let mode = if is_first { Mode::Relaxed } else { Mode::ReadOnly };
         let mut begun = None;
-        let is_of_delayed = matches!(**verb, Verb::Cancel(_) | Verb::Reschedule(_));
+        let is_of_delayed = matches!(**verb, Verb::Cancel(_) | Verb::Reschedule(_) | Verb::Custom(_));
         let scope: &[StoreName] = if is_of_delayed { &StoreName::ALL } else { &VIEWED };
         let attempt = transact(&*self.core.host.store, scope, mode, async |tx| {
             self.core.check_database(tx).await?;

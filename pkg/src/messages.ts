@@ -126,13 +126,12 @@ export function transmissionRow({ packing, ...raw }: RawTransmissionRow): Transm
   return { ...raw, enqueueTime: new Date(raw.enqueueTime), nextAttempt: dateOrNull(raw.nextAttempt), body: unpack(raw.body, packing) };
 }
 
-export function brokerStats({ breaker, ...raw }: RawStats, activations: number): BrokerStats {
-  // What comes in and what goes out are storage transactions of those who send, and of the poller.
-  const breakers = { store: "disarmed", fetch: breaker, dispatch: "disarmed" } as const;
+export function brokerStats({ breakers: [store = "disarmed", fetch = "disarmed", dispatch = "disarmed"], ...raw }: RawStats, activations: number): BrokerStats {
+  const breakers = { store, fetch, dispatch };
   return { ...raw, activations, oldestReady: dateOrNull(raw.oldestReady), oldestTransmission: dateOrNull(raw.oldestTransmission), breakers };
 }
 
-export function delayedMessage({ messageType, key, priority, headers, packing, retries, time, body, messageId, destination }: RawDelayed): DelayedMessage {
-  const properties = { messageType, ...(priority === null ? {} : { priority: String(priority) }), ...(key === null ? {} : { key }) };
-  return { messageId, destination, time: new Date(time), headers: { ...headers }, properties, body: unpack(body, packing), numberOfRetries: retries };
+export function delayedMessage({ properties, headers, packing, retries, time, body, messageId, destination }: RawDelayed): DelayedMessage {
+  const pairs = properties.flatMap((name, index) => (index % 2 === 0 ? [[name, properties[index + 1] as string] as const] : []));
+  return { messageId, destination, time: new Date(time), headers: { ...headers }, properties: Object.fromEntries(pairs), body: unpack(body, packing), numberOfRetries: retries };
 }

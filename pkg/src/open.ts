@@ -1,11 +1,12 @@
 import { abortSignal, amount, describe, later, number, oneOf, options, text, whole } from "./check.js";
 import { PocketBroker } from "./broker.js";
 import { hookOf } from "./clock-hook.js";
+import { lacking, rawStore } from "./delayed-store.js";
 import { invalid, reading, rethrow } from "./errors.js";
 import { load } from "./load.js";
 import type { CloseReason, Notice, RawBroker, RawOpenOptions } from "./raw.js";
 import type { Broker, Clock, OpenOptions } from "./types/broker.js";
-import type { DelayedDeliverySettings } from "./types/delayed.js";
+import type { DelayedDeliverySettings, DelayedMessageStore } from "./types/delayed.js";
 
 const DURABILITIES = ["strict", "relaxed"] as const;
 const STORAGES = ["indexeddb", "memory"] as const;
@@ -18,10 +19,10 @@ const MAX_MESSAGE_BYTES = 128 * 1024 * 1024;
  * Loads the wasm once, lazily. Each call gives a Broker of its own over one connection per context; its `close` closes only itself.
  * `durability` and `clock` must agree with a broker of this name that is open here already.
  *
- * Errors: InvalidArgument, LoadFailed, StorageUnavailable (within 10 s), UpgradeBlocked (after 5 s), VersionTooNew, those of `define`.
+ * Errors: InvalidArgument, UnsupportedTransactionMode, DelayedStoreFailed, LoadFailed, StorageUnavailable (within 10 s), UpgradeBlocked (after 5 s), VersionTooNew, those of `define`.
  */
 export async function openBroker(name: string, openOptions?: OpenOptions): Promise<Broker> {
-  const { definitions, durability = "strict", storage = "indexeddb", clock, lockTimeout = LOCK_TIMEOUT, maxMessageBytes = MAX_MESSAGE_BYTES, wasm, signal, delayedDelivery: { timeToTriggerFetchCircuitBreaker: fetchBreaker = FETCH_BREAKER } = {} } = reading(() => {
+  const { definitions, durability = "strict", storage = "indexeddb", clock, lockTimeout = LOCK_TIMEOUT, maxMessageBytes = MAX_MESSAGE_BYTES, wasm, signal, delayedDelivery: given = {} } = reading(() => {
     checkName(name);
     return options(openOptions, "options", {
       definitions: asGiven<OpenOptions["definitions"]>,
@@ -37,11 +38,14 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
     });
   });
   signal?.throwIfAborted();
+  const { store: custom, errorQueue: _, ...settings } = given;
+  const store = custom === undefined ? undefined : rawStore(custom);
+  const delayed = { ...DEFAULTS, transactionMode: store === undefined ? "transaction-scope" as const : "sends-atomic-with-receive" as const, ...settings };
   const glue = await unlessAborted(load(wasm), signal);
 
   let broker: PocketBroker | undefined;
   let closed: CloseReason | undefined;
-  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, fetchBreaker, ...clock?.functions },
+  const opening = glue.RawBroker.open(name, { durability, storage, lockTimeout, delayed, ...(store === undefined ? {} : { store: store.raw }), ...clock?.functions },
     (notice: Notice) => broker?.noticed(notice),
     (reason: CloseReason) => {
       closed = reason;
@@ -49,6 +53,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
     }).catch(rethrow);
   const raw = await unlessAborted(opening, signal, closeQuietly);
   broker = new PocketBroker(name, raw, maxMessageBytes);
+  store?.opened(raw);
   if (closed !== undefined) broker.closed(closed);
   hookOf(clock?.of ?? {})?.watch(broker.watched());
   if (definitions === undefined) return broker;
@@ -74,24 +79,34 @@ function checkName(name: unknown): void {
   if (length < 1 || length > MAX_NAME) throw invalid("name", `must have 1 to ${MAX_NAME} characters, not ${length}`);
 }
 
-/** How long what is due may fail before `critical-error` tells it. */
-const FETCH_BREAKER = 30_000;
+/** How long storing, fetching and dispatching may fail before `critical-error` tells it. */
+const BREAKER = 30_000;
+const DEFAULTS = {
+  numberOfRetries: 0, timeToTriggerStoreCircuitBreaker: BREAKER, timeToTriggerFetchCircuitBreaker: BREAKER, timeToTriggerDispatchCircuitBreaker: BREAKER,
+  maximumRecoveryFailuresPerSecond: 1,
+} as const;
 const MODES = ["none", "receive-only", "sends-atomic-with-receive", "transaction-scope"] as const;
 
-/** All but the store: the built-in one gives more than any mode asks for, and has nothing to store or to dispatch that could fail by itself. */
-function delayedDelivery(value: unknown, argument: string): Pick<DelayedDeliverySettings, "timeToTriggerFetchCircuitBreaker"> {
+function delayedStore(value: unknown, argument: string): DelayedMessageStore {
+  if (typeof value !== "object" || value === null) throw invalid(argument, `must be a delayed message store, not ${describe(value)}`);
+  const method = lacking(value as Partial<Record<string, unknown>>);
+  if (method !== undefined) throw invalid(argument, `has no method ${method}(): a delayed message store needs initialize, store, remove, incrementFailureCount, next and fetchNextDueTimeout`);
+  return value as DelayedMessageStore;
+}
+
+function delayedDelivery(value: unknown, argument: string): DelayedDeliverySettings {
   const duration = (ms: unknown, name: string): number => {
     if (!(Number.isFinite(number(ms, name)) && (ms as number) > 0)) throw invalid(name, `must be a finite number of milliseconds above 0, not ${String(ms)}`);
     return ms as number;
   };
   const least = (count: number) => (given: unknown, name: string): number => whole(given, name, count);
   return options(value, argument, {
-    store: later("leave it out: the built-in store is used"),
+    store: delayedStore,
     transactionMode: (mode, name) => oneOf(mode, name, MODES),
     numberOfRetries: least(0),
     timeToTriggerStoreCircuitBreaker: duration, timeToTriggerFetchCircuitBreaker: duration, timeToTriggerDispatchCircuitBreaker: duration,
     maximumRecoveryFailuresPerSecond: least(1),
-    errorQueue: (name, of) => (text(name, of) === "error" ? name : later("leave it out: it is \"error\"")(name, of)),
+    errorQueue: (name, of): string => (text(name, of) === "error" ? "error" : later("leave it out: it is \"error\"")(name, of)),
   });
 }
 

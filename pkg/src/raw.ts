@@ -2,6 +2,7 @@
 import type { BrokerErrorCode } from "./types/errors.js";
 import type { BrokerEvents } from "./types/broker.js";
 import type { StandardSchemaV1 } from "./types/definitions.js";
+import type { DelayedDeliverySettings, TransactionMode } from "./types/delayed.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, QueueInfo, TransmissionRow } from "./types/messages.js";
 
 export type RawValidation = "N" | "E" | "J" | "S";
@@ -41,7 +42,26 @@ export interface RawBeginDialog {
 export interface RawWhen { delay?: number | undefined; deliverAt?: number | undefined }
 export interface RawDelayedFilter { destination?: string; before?: number; limit?: number }
 export interface RawDelayed {
-  messageId: string; destination: string; time: number; messageType: string; key: string | null; priority: number | null; headers: Headers | null; body: unknown; packing: number; retries: number;
+  messageId: string; destination: string; time: number; headers: Headers | null; body: unknown; packing: number; retries: number;
+  /** Names and values, one after the other. */
+  properties: string[];
+}
+/** A message that a store of the application's own gives. */
+export interface RawGivenDelayed extends RawDelayed { size: number }
+/** null: nothing is due. `problem`: what it gave is no message. */
+export type RawFetched = null | RawGivenDelayed | (Pick<RawGivenDelayed, "body" | "packing" | "size"> & { messageId?: string; problem: string });
+/** A store of the application's own, for the wasm side. A method that it lacks is not there. Rejections are `{ message, unrecoverable, cause }`. */
+export interface RawDelayedStore {
+  setupInfrastructure?(endpointName: string, transactionMode: string, instanceId: string, signal: AbortSignal): Promise<void>;
+  initialize(endpointName: string, transactionMode: TransactionMode, signal: AbortSignal): Promise<void>;
+  store(message: RawDelayed, signal: AbortSignal): Promise<boolean>;
+  remove(message: RawDelayed, signal: AbortSignal): Promise<boolean>;
+  incrementFailureCount(message: RawDelayed, nextAttempt: number, signal: AbortSignal): Promise<boolean>;
+  next(signal: AbortSignal): Promise<number | null>;
+  fetchNextDueTimeout(at: number, signal: AbortSignal): Promise<RawFetched>;
+  release(message: RawDelayed, signal: AbortSignal): Promise<void>;
+  select?(destination: string | undefined, before: number | undefined, limit: number | undefined, signal: AbortSignal): Promise<RawGivenDelayed[]>;
+  count?(signal: AbortSignal): Promise<number>;
 }
 /** `timeout`: milliseconds to wait; absent or 0: not at all. */
 export interface RawEnqueue extends RawWhen { key?: string; ordered?: boolean; dedupeId?: string; dedupeWindow?: number; priority?: number }
@@ -60,7 +80,9 @@ export interface RawEndpoint extends Omit<ConversationEndpoint, "lifetime" | "di
   lifetime: number | null; dialogTimer: number | null; createdAt: number;
 }
 export interface RawStats extends Omit<BrokerStats, "activations" | "breakers" | "oldestReady" | "oldestTransmission"> {
-  oldestReady: number | null; oldestTransmission: number | null; breaker: BrokerStats["breakers"]["fetch"];
+  oldestReady: number | null; oldestTransmission: number | null;
+  /** Storing, fetching, dispatching. */
+  breakers: BrokerStats["breakers"]["fetch"][];
 }
 export interface RawTransmissionRow extends Omit<TransmissionRow, "enqueueTime" | "nextAttempt"> {
   enqueueTime: number; nextAttempt: number | null; packing: number;
@@ -188,7 +210,7 @@ export interface RawBroker extends RawVerbs {
   begin(): RawTransaction;
   close(): Promise<void>;
 }
-export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; fetchBreaker: number; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
+export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; delayed: Required<Omit<DelayedDeliverySettings, "store" | "errorQueue">>; store?: RawDelayedStore; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
 /** The generated module. */
 export interface Glue {
   default(source: { module_or_path: unknown }): Promise<unknown>;

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use uuid::Uuid;
+
 use super::{Audit, Expected, keys, records};
 use crate::conversation::Conversation;
 use crate::delayed::Delayed;
+use crate::delayed::custom::{self, Whereabouts};
 use crate::error::Result;
 use crate::ids::{Decoded, SideId};
 use crate::message::count;
@@ -15,6 +18,8 @@ use crate::store::{Key, StoreName, Tx};
 #[derive(Default)]
 pub(super) struct Waiting {
     messages: Vec<Delayed>,
+    /// Those that came through the hop, and have a name.
+    named: Vec<(Uuid, Whereabouts)>,
     problems: Vec<String>,
     counted: u64,
 }
@@ -23,9 +28,25 @@ impl Waiting {
     pub(super) async fn read(tx: &Tx) -> Result<Self> {
         let mut waiting = Self::default();
         for (key, record) in records(tx, StoreName::Delayed).await? {
-            match Delayed::read(&key.to_value(), &record) {
-                Ok(delayed) => waiting.messages.push(delayed),
+            let value = key.to_value();
+            let read = match value.item(0).text().as_deref() {
+                Some("gone") => custom::read_gone(&record).map(|_| None),
+                Some(_) => custom::stamp_of(&value).and_then(|stamp| custom::read(stamp, &record)).map(Some),
+                None => Delayed::read(&value, &record).map(Some),
+            };
+            match read {
+                Ok(delayed) => waiting.messages.extend(delayed),
                 Err(problem) => waiting.problems.push(format!("delayed message {key:?}: {problem:?}")),
+            }
+        }
+        for (key, record) in records(tx, StoreName::Members).await? {
+            let value = key.to_value();
+            if value.item(0).text().as_deref() != Some("h") {
+                continue;
+            }
+            match (value.item(1).text().and_then(|id| Uuid::try_parse(&id).ok()), custom::read_name(&record)) {
+                (Some(id), Ok(whereabouts)) => waiting.named.push((id, whereabouts)),
+                (_, problem) => waiting.problems.push(format!("name {key:?}: {problem:?}")),
             }
         }
         let key = Key::from("numbers");
@@ -38,13 +59,31 @@ impl Waiting {
 
 impl Audit {
     pub(super) fn check_delayed(&mut self, conversations: &BTreeMap<u64, Conversation>, expected: &mut Expected) {
-        let Waiting { messages, problems, counted } = std::mem::take(&mut self.waiting);
+        let Waiting { messages, named, problems, counted } = std::mem::take(&mut self.waiting);
         self.found.extend(problems);
         if counted != count(messages.len()) {
             self.find("delayed messages", counted, format!("a recount gives {}", messages.len()));
         }
         let mut sides: BTreeMap<SideId, u64> = BTreeMap::new();
-        for delayed in &messages {
+        for (id, found) in &named {
+            if let Some(side) = found.side {
+                *sides.entry(side).or_default() += 1;
+                expected.members.insert(custom::mark(side, found.place.stamp));
+            } else if found.is_in_store {
+                self.find("delayed message", id, "it has a name that leads nowhere");
+            }
+            expected.members.insert(custom::name(*id));
+        }
+        for delayed in messages.iter().filter(|delayed| delayed.hop.is_some()) {
+            let whereabouts = Whereabouts { place: delayed.place, side: delayed.side(), is_in_store: false };
+            if !named.contains(&(delayed.id, whereabouts)) {
+                self.find("delayed message", delayed.id, "it is in the hop, and has no name");
+            }
+            if delayed.is_large() && !self.bodies.remove(&delayed.body_key()) {
+                self.find("delayed message", delayed.id, "its body is missing");
+            }
+        }
+        for delayed in messages.iter().filter(|delayed| delayed.hop.is_none()) {
             if let Some(side) = delayed.side() {
                 *sides.entry(side).or_default() += 1;
                 expected.members.insert(Delayed::mark(side, delayed.place));

@@ -8,7 +8,7 @@ use super::Broker;
 use crate::call::{Call, unexpected};
 use crate::clock::Instant;
 use crate::commit::Cancelled;
-use crate::delayed::{Cancel, Delay, Reschedule};
+use crate::delayed::{Came, Cancel, Delay, Reschedule, Withdrawn};
 use crate::error::Result;
 use crate::transaction::Transaction;
 use crate::verbs::{Answer, Enqueue, EnqueueOptions, OutgoingMessage, Send, Verb};
@@ -81,7 +81,7 @@ impl Broker {
     /// # Errors
     /// `InvalidArgument`; those of the store.
     pub async fn cancel(&self, id: &str) -> Result<bool> {
-        was(self.call(cancel(id), None).await?)
+        Ok(was(self.call(cancel(id), None).await?)? || self.core.cancel_in_store(id).await?)
     }
 
     /// The message is delivered then. False: it does not wait any more.
@@ -89,7 +89,11 @@ impl Broker {
     /// # Errors
     /// `InvalidArgument`, `TimerBeyondLifetime`; those of the store.
     pub async fn reschedule(&self, id: &str, to: Instant) -> Result<bool> {
-        was(self.call(reschedule(id, to), None).await?)
+        if was(self.call(reschedule(id, to), None).await?)? {
+            return Ok(true);
+        }
+        let Some(recall) = self.core.recall(id, to).await? else { return Ok(false) };
+        was_custom(self.call(recall, None).await?)
     }
 
     /// The messages that wait, in the order in which they will be delivered.
@@ -142,6 +146,14 @@ impl Broker {
     }
 }
 
+fn was_custom(answer: Answer) -> Result<bool> {
+    match answer {
+        Answer::Custom(Came::Was(was)) => Ok(was),
+        Answer::Custom(Came::Withdrawn(withdrawn)) => Ok(withdrawn != Withdrawn::No),
+        _ => Err(unexpected()),
+    }
+}
+
 impl Transaction {
     /// SEND at a later time; a delay counts from the commit. Gives the ids of the messages.
     ///
@@ -174,7 +186,11 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn cancel(&self, id: &str) -> Result<bool> {
-        was(self.call(cancel(id), None).await?)
+        if was(self.call(cancel(id), None).await?)? {
+            return Ok(true);
+        }
+        let Some(withdraw) = self.core.withdraw(id).await? else { return Ok(false) };
+        was_custom(self.call(withdraw, None).await?)
     }
 
     /// Takes effect at the commit, which rejects with `Conflict` when the message has gone meanwhile.
@@ -182,6 +198,10 @@ impl Transaction {
     /// # Errors
     /// As on a broker; `TransactionClosed`.
     pub async fn reschedule(&self, id: &str, to: Instant) -> Result<bool> {
-        was(self.call(reschedule(id, to), None).await?)
+        if was(self.call(reschedule(id, to), None).await?)? {
+            return Ok(true);
+        }
+        let Some(recall) = self.core.recall(id, to).await? else { return Ok(false) };
+        was_custom(self.call(recall, None).await?)
     }
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::Broker;
+use crate::notice::RoleNotice;
 use crate::recoverability::Thrown;
 
 impl Broker {
@@ -28,11 +29,22 @@ impl Broker {
         self.core.gate.unlock();
         self.core.locks.sieges.clear();
         self.core.poller.ring();
+        self.core.stored.close();
     }
 
     /// Another context has committed something that is due at a time.
     pub fn due_elsewhere(&self, at: f64) {
         self.core.poll_by(at);
+    }
+
+    /// Another context has committed something for a store of the application's own.
+    pub fn hop_elsewhere(&self) {
+        self.core.pump_by();
+    }
+
+    /// What another context says about who leads.
+    pub fn hear_of_role(&self, notice: RoleNotice) {
+        self.core.hear_of_role(notice);
     }
 
     /// Something goes wrong that is no message's fault: whoever is open hears of it.

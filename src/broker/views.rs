@@ -132,14 +132,16 @@ impl Broker {
         self.check_open()?;
         let mut seen = loop {
             let closings = self.core.gate.closings();
-            match self.core.see(view, position, extent).await {
+            match self.core.see_all(view, position, extent).await {
                 Err(error) if self.core.was_suspended(&error, closings) => {}
                 seen => break seen?,
             }
         };
         if let Seen::Stats(stats) = &mut seen {
             stats.counts = self.tally.counts();
-            stats.breaker = self.core.poller.breaker.state();
+            let (poller, stored) = (&self.core.poller, &self.core.stored);
+            let fetch = poller.breaker.state().max(stored.fetch.state());
+            stats.breakers = [stored.store.state(), fetch, stored.dispatch.state()];
         }
         Ok(seen)
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 use super::schedule::check_lifetime;
-use super::{Delay, Delayed, Place, To};
+use super::{Delay, Delayed, Hop, Place, To, custom};
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorCode, Result};
@@ -44,7 +44,12 @@ impl Cancel {
 
     /// Gives whether it was there.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<bool> {
-        let Some(delayed) = find(work, &self.id)? else { return is_gone(work, &self.id) };
+        let Some(delayed) = find(work, &self.id)? else {
+            return match Uuid::try_parse(&self.id) {
+                Ok(id) if custom::cancel(work, id)? => Ok(true),
+                _ => is_gone(work, &self.id),
+            };
+        };
         work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(1))?;
         if let To::Conversation(handle) = &delayed.to
             && let Some((mut conversation, role)) = work.find(handle)?
@@ -90,6 +95,8 @@ impl Reschedule {
         delayed.remove(work, false);
         let moved =
             Delayed { place: Place { at, stamp }, time: at, waits: 0, is_named: true, ..Delayed::clone(&delayed) };
+        // The store may have been offered it under its old time.
+        let moved = Delayed { hop: delayed.hop.map(|_| Hop { replaces: true, ..Hop::default() }), ..moved };
         moved.store(work);
         Ok(true)
     }
@@ -108,7 +115,7 @@ pub(crate) fn resume(work: &mut Work<'_>, place: Place) -> Outcome<()> {
 }
 
 /// What is not there any more when a transaction commits was dispatched, or cancelled, since it was seen.
-fn is_gone(work: &Work<'_>, id: &str) -> Outcome<bool> {
+pub(super) fn is_gone(work: &Work<'_>, id: &str) -> Outcome<bool> {
     if !matches!(work.purpose, Purpose::CommitOf(_)) {
         return Ok(false);
     }
@@ -129,10 +136,14 @@ fn find(work: &mut Work<'_>, id: &str) -> Outcome<Option<Rc<Delayed>>> {
     // Both at once.
     let record = direct.map(|place| work.get(StoreName::Delayed, place.key())).transpose();
     let name = work.get(StoreName::Members, Delayed::name(id));
-    let (record, name) = match (record, name) {
-        (Ok(record), Ok(name)) => (record.flatten(), name),
-        (Err(stop), _) | (_, Err(stop)) => return Err(stop),
+    let in_hop = custom::find_by_id(work, id);
+    let (record, name, in_hop) = match (record, name, in_hop) {
+        (Ok(record), Ok(name), Ok(in_hop)) => (record.flatten(), name, in_hop),
+        (Err(stop), ..) | (_, Err(stop), _) | (.., Err(stop)) => return Err(stop),
     };
+    if let Some(in_hop) = in_hop {
+        return in_hop.if_wanted(work);
+    }
     if let (Some(place), Some(record)) = (direct, record) {
         let found = read(place, &record)?;
         if found.id == id {
@@ -171,6 +182,10 @@ impl Delayed {
 
     /// Deletes its records; `all`: its name and its body, too.
     pub(super) fn remove(&self, work: &mut Work<'_>, all: bool) {
+        if self.hop.is_some() {
+            custom::withdraw(work, self, all);
+            return;
+        }
         work.write(Change::Delete(StoreName::Delayed, self.place.key()));
         if let Some(side) = self.side() {
             work.write(Change::Delete(StoreName::Members, Self::mark(side, self.place)));

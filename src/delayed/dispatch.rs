@@ -222,7 +222,7 @@ fn remove_marks<'a>(work: &mut Work<'_>, messages: impl Iterator<Item = &'a Dela
 }
 
 /// Messages of one destination.
-fn dispatch(work: &mut Work<'_>, run: &[Delayed]) -> Outcome<u64> {
+pub(super) fn dispatch(work: &mut Work<'_>, run: &[Delayed]) -> Outcome<u64> {
     let Some(to) = run.first().map(|delayed| &delayed.to) else { return Ok(0) };
     match to {
         To::Conversation(handle) => {
@@ -246,7 +246,7 @@ fn dispatch(work: &mut Work<'_>, run: &[Delayed]) -> Outcome<u64> {
 }
 
 /// So many of an endpoint are no longer under way.
-fn leave(work: &mut Work<'_>, handle: &Rc<str>, count: u64) -> Outcome<()> {
+pub(super) fn leave(work: &mut Work<'_>, handle: &Rc<str>, count: u64) -> Outcome<()> {
     let Some((mut conversation, role)) = work.find(handle)? else { return Ok(()) };
     if let Some(side) = conversation.side_mut(role) {
         side.delayed = side.delayed.saturating_sub(count);
@@ -336,30 +336,33 @@ fn wait(work: &mut Work<'_>, delayed: &Delayed) -> Outcome<()> {
 
 /// They can't go where they were to go: to the error queue, at once.
 fn fail(work: &mut Work<'_>, run: &[Delayed], error: &Error) -> Outcome<u64> {
-    for delayed in run {
-        let (queue, handle, lane) = match &delayed.to {
-            To::Lane { queue, key, priority } => (Rc::clone(queue), "".into(), Some((key.clone(), *priority))),
-            To::Conversation(handle) => (Rc::clone(handle), Rc::clone(handle), None),
-        };
-        let failed = FailedAt {
-            queue,
-            handle,
-            lane,
-            sequence: 0,
-            attempts: 1,
-            error: Thrown {
-                name: "BrokerError".into(),
-                message: error.to_string().into(),
-                code: Some(error.code().name().into()),
-            },
-            stack: "".into(),
-            endpoint: Rc::clone(&work.core.host.name),
-            at: work.now,
-            was_delayed: true,
-        };
-        let row = row(work, delayed);
-        work.changes.notice.failed.push(failed.notice(text(row.id)));
-        error_queue::put(work, failed, row)?;
-    }
+    run.iter().try_for_each(|delayed| fail_one(work, delayed, error, 1))?;
     Ok(0)
+}
+
+/// The same of one, after so many attempts.
+pub(super) fn fail_one(work: &mut Work<'_>, delayed: &Delayed, error: &Error, attempts: u64) -> Outcome<()> {
+    let (queue, handle, lane) = match &delayed.to {
+        To::Lane { queue, key, priority } => (Rc::clone(queue), "".into(), Some((key.clone(), *priority))),
+        To::Conversation(handle) => (Rc::clone(handle), Rc::clone(handle), None),
+    };
+    let failed = FailedAt {
+        queue,
+        handle,
+        lane,
+        sequence: 0,
+        attempts,
+        error: Thrown {
+            name: "BrokerError".into(),
+            message: error.to_string().into(),
+            code: Some(error.code().name().into()),
+        },
+        stack: "".into(),
+        endpoint: Rc::clone(&work.core.host.name),
+        at: work.now,
+        was_delayed: true,
+    };
+    let row = row(work, delayed);
+    work.changes.notice.failed.push(failed.notice(text(row.id)));
+    error_queue::put(work, failed, row)
 }

@@ -9,6 +9,7 @@
 
 mod change;
 mod circuit_breaker;
+pub(crate) mod custom;
 pub(crate) mod dispatch;
 mod schedule;
 
@@ -19,7 +20,11 @@ use uuid::{Builder, Uuid};
 
 pub(crate) use change::{Cancel, Reschedule, resume};
 pub use circuit_breaker::BreakerState;
-pub(crate) use circuit_breaker::CircuitBreaker;
+pub(crate) use circuit_breaker::{CircuitBreaker, FailureRate};
+pub(crate) use custom::Withdrawn;
+pub(crate) use custom::{Came, Hop, Step, StorePoller};
+pub use custom::{DelayedMessage, DelayedMessageStore, DelayedSettings, Fetched, TransactionMode};
+pub(crate) use custom::{mend, mend_mark, mend_name};
 pub(crate) use dispatch::LONGEST_WAIT;
 pub(crate) use schedule::{check_lifetime, forget_all, schedule};
 
@@ -150,6 +155,8 @@ pub(crate) struct Delayed {
     pub(crate) body_stamp: u64,
     /// The id that `enqueue` was given with it, not to be taken twice.
     pub(crate) seen: Option<Rc<str>>,
+    /// `Some`: it is for a store of the application's own, and lies in the hop.
+    pub(crate) hop: Option<Hop>,
 }
 
 impl Delayed {
@@ -225,6 +232,7 @@ impl Delayed {
             waits: fields.number()?,
             body_stamp: fields.number()?,
             seen: fields.optional_text()?,
+            hop: None,
         })
     }
 

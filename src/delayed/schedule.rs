@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use uuid::Uuid;
 
-use super::{Delay, Delayed, Place, To, marks_of};
+use super::{Delay, Delayed, Hop, Place, To, custom, marks_of};
 use crate::body::Value;
 use crate::conversation::{Conversation, Side};
 use crate::error::{Error, ErrorCode};
@@ -34,7 +34,9 @@ pub(crate) fn schedule(
     for (stamp, (to, message_type, message)) in (first..).zip(messages) {
         let place = Place { at, stamp };
         // In a transaction the application has the id already.
-        let chosen = Some(place).filter(|_| work.purpose == Purpose::Commit).and_then(|place| place.id(message.id));
+        let is_built_in = work.core.host.delayed_store.is_none();
+        let may_choose = is_built_in && work.purpose == Purpose::Commit;
+        let chosen = Some(place).filter(|_| may_choose).and_then(|place| place.id(message.id));
         let delayed = Delayed {
             place,
             to,
@@ -47,6 +49,7 @@ pub(crate) fn schedule(
             waits: 0,
             body_stamp: stamp,
             seen: seen.cloned(),
+            hop: (!is_built_in).then(Hop::default),
         };
         ids.push(delayed.id);
         if delayed.is_large() {
@@ -60,6 +63,11 @@ pub(crate) fn schedule(
 impl Delayed {
     /// Writes its records, but for a large body.
     pub(super) fn store(self, work: &mut Work<'_>) {
+        if let Some(hop) = self.hop {
+            custom::put(work, &self, hop);
+            work.changes.note_delayed(self.id, Some(Rc::new(self)));
+            return;
+        }
         if let Some(side) = self.side() {
             let name = if self.is_named { Value::from(&*text(self.id)) } else { Value::null() };
             let large = if self.is_large() { record::value(self.body_stamp) } else { Value::null() };
@@ -101,7 +109,9 @@ pub(crate) fn forget_all(work: &mut Work<'_>, id: SideId, side: &Side) -> Outcom
     if side.delayed == 0 {
         return Ok(());
     }
-    work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(side.delayed))?;
+    let (elsewhere, in_hop) = custom::forget_all(work, id)?;
+    let built_in = side.delayed.saturating_sub(elsewhere);
+    work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(built_in + in_hop))?;
     work.changes.notice.delayed = true;
     // Those that this unit of work has stored, the store does not know yet.
     let own: Vec<_> = work.changes.delayed.values().flatten().filter(|own| own.side() == Some(id)).cloned().collect();

@@ -3,6 +3,7 @@
 use super::{Lost, lost_in, problem_of, raw_row};
 use crate::body::{Body, Value};
 use crate::conversation::Conversation;
+use crate::delayed;
 use crate::due::{Due, DueKind, timer_body, timer_record};
 use crate::error_queue::{self, FailedAt};
 use crate::ids::SideId;
@@ -49,6 +50,11 @@ pub(super) fn mend_member(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
     let Some(record) = work.get(StoreName::Members, key.clone())? else { return Ok(true) };
     match parts.as_slice() {
         [Key::Text(kind), Key::Text(group)] if &**kind == "s" => mend_state(work, key, record, group),
+        [Key::Text(kind), Key::Text(id)] if &**kind == "h" => delayed::mend_name(work, key, id),
+        [Key::Text(kind), side, stamp] if &**kind == "o" => match (super::number(side), super::number(stamp)) {
+            (Some(side), Some(stamp)) => delayed::mend_mark(work, key, SideId::from_number(side), stamp),
+            _ => Ok(false),
+        },
         [Key::Text(kind), service, ..] if matches!(&**kind, "l" | "r") => {
             let service = match service {
                 Key::Text(name) => work.catalog.service(name).ok().map(|service| service.number),

@@ -44,7 +44,7 @@ pub use timer::TimerOptions;
 use crate::body::Body;
 use crate::core::Core;
 use crate::definitions::{self, Definitions, QueueOptions, ServiceChange};
-use crate::delayed::{Cancel, Reschedule};
+use crate::delayed::{Came, Cancel, Reschedule, Step};
 use crate::error::Result;
 use crate::error_queue::{Unburied, Unbury};
 use crate::ids::{Decoded, SideId};
@@ -54,6 +54,7 @@ use crate::reads::Reads;
 use crate::recoverability::{self, Finally, Recover, Recovered};
 use crate::rows::Rows;
 use crate::stop::Outcome;
+use crate::store::StoreName;
 use crate::transaction::Loss;
 use crate::waiting::{MaybeNothing, Wait};
 use crate::work::Work;
@@ -85,6 +86,8 @@ pub(crate) enum Verb {
     Reschedule(Reschedule),
     /// What is due is done.
     Poll(Poll),
+    /// What becomes of messages that a store of the application's own has, or is to have.
+    Custom(Step),
     /// What became of the attempts of a transaction is counted.
     Attempts(Vec<SideId>, Attempt),
     /// A handler has failed.
@@ -121,6 +124,7 @@ pub(crate) enum Answer {
     Group(Option<Rc<str>>),
     Count(u64),
     Polled(Polled),
+    Custom(Came),
     Recovered(Recovered),
     Unburied(Unburied),
     Mended(Mended),
@@ -210,6 +214,7 @@ impl Verb {
             Self::DropQueue(name) => definitions::drop_queue(work, name).map(|()| Answer::Done),
             Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
             Self::Poll(poll) => poll.run(work).map(Answer::Polled),
+            Self::Custom(step) => step.run(work).map(Answer::Custom),
             Self::Attempts(sides, attempt) => {
                 for side in sides {
                     poison::count(work, *side, *attempt)?;
@@ -316,7 +321,9 @@ impl Verb {
             Self::All(verbs, _) => verbs.iter().all(|verb| verb.is_plain()),
             Self::End(_) | Self::PurgeArchive(_) => false,
             // These concern the delayed store.
-            Self::Poll(_) | Self::Cancel(_) | Self::Reschedule(_) => false,
+            Self::Poll(_) | Self::Custom(_) | Self::Cancel(_) | Self::Reschedule(_) => false,
+            // What names a delayed message is looked for there.
+            Self::Mend((store, _)) => !matches!(store, StoreName::Delayed | StoreName::Members),
             Self::Send(send) => send.delay.is_none(),
             Self::Enqueue(enqueue) => enqueue.options.delay.is_none(),
             Self::Define(_) | Self::AlterQueue(..) | Self::AlterService(..) => false,

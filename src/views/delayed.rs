@@ -5,12 +5,11 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 
 use super::{Extent, PAGE_BYTES, PAGE_RECORDS, PAGE_ROWS, Page};
-use crate::body::{Body, Part, Value};
+use crate::body::Value;
 use crate::clock::Instant;
-use crate::delayed::{Delayed, LONGEST_WAIT as LONGEST, To, all_messages};
+use crate::delayed::{Delayed, DelayedMessage, LONGEST_WAIT as LONGEST, To, all_messages};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::ids::text;
 use crate::message::count;
 use crate::stop::Outcome;
 use crate::store::{Bound, Direction, Key, Range, StoreName};
@@ -27,29 +26,6 @@ pub struct DelayedFilter {
     pub before: Option<f64>,
     /// At most so many.
     pub limit: Option<f64>,
-}
-
-/// A message that waits in the delayed store.
-#[derive(Clone, Debug)]
-pub struct DelayedMessage {
-    /// Its id, as the call that sent it gave it.
-    pub message_id: Rc<str>,
-    /// A queue, or the handle of the conversation that it is sent on.
-    pub destination: Rc<str>,
-    /// When it is to be delivered.
-    pub time: Instant,
-    /// Its type.
-    pub message_type: Rc<str>,
-    /// Of a lane's message: its key, and its priority.
-    pub key: Option<Rc<str>>,
-    /// 1 to 10; `None`: that of the conversation.
-    pub priority: Option<u32>,
-    /// A plain object.
-    pub headers: Option<Part>,
-    /// The body.
-    pub body: Body,
-    /// How often its dispatch has failed.
-    pub retries: u64,
 }
 
 impl DelayedFilter {
@@ -145,24 +121,4 @@ pub(super) async fn next_due(driver: &mut Driver<'_>) -> Outcome<Option<Instant>
     let due = driver.tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?;
     let due = due.first().and_then(|key| key.to_value().item(0).number());
     Ok([due, next_delayed(driver).await?].into_iter().flatten().reduce(f64::min))
-}
-
-impl From<Delayed> for DelayedMessage {
-    fn from(delayed: Delayed) -> Self {
-        let (destination, key, priority) = match &delayed.to {
-            To::Conversation(handle) => (Rc::clone(handle), None, None),
-            To::Lane { queue, key, priority } => (Rc::clone(queue), key.text().cloned(), Some(*priority)),
-        };
-        Self {
-            message_id: text(delayed.id),
-            destination,
-            time: delayed.time,
-            message_type: delayed.message_type,
-            key,
-            priority,
-            headers: delayed.headers,
-            body: delayed.body,
-            retries: delayed.waits,
-        }
-    }
 }

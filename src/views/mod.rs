@@ -23,8 +23,9 @@ use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, transact};
 use crate::work::{Purpose, Work};
 
+pub use crate::delayed::DelayedMessage;
 use archived::select_archive;
-pub use delayed::{DelayedFilter, DelayedMessage};
+pub use delayed::DelayedFilter;
 use delayed::{next_delayed, next_due, select_delayed};
 pub use endpoints::{Endpoint, EndpointFilter};
 use endpoints::{conversations, info};
@@ -110,6 +111,19 @@ pub(crate) enum Seen {
 
 impl Core {
     /// Answers in one read-only storage transaction. A record that can't be read is set aside first, if it can be.
+    /// With what is delayed elsewhere.
+    pub(crate) async fn see_all(
+        self: &Rc<Self>,
+        view: &View,
+        position: Option<&[f64]>,
+        extent: Extent,
+    ) -> Result<Seen> {
+        match self.see_delayed(view, position).await? {
+            Some(seen) => Ok(seen),
+            None => self.see(view, position, extent).await,
+        }
+    }
+
     pub(crate) async fn see(self: &Rc<Self>, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
         let mut mended = None;
         loop {

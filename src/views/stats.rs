@@ -27,8 +27,8 @@ pub struct BrokerStats {
     pub counts: Counts,
     /// Of the database.
     pub gauges: Gauges,
-    /// How the breaker of what is due stands, in this context.
-    pub breaker: BreakerState,
+    /// How the breakers of delayed delivery stand, in this context: storing, fetching and dispatching.
+    pub breakers: [BreakerState; 3],
 }
 
 /// What the database holds.

@@ -7,13 +7,14 @@ use wasm_bindgen::prelude::*;
 use web_sys::AbortSignal;
 
 use super::convert;
+use super::delayed_store::GivenStore;
 use super::error::{promise, to_js};
 use super::outgoing::{self, Columns};
-use super::registry::{self, Callbacks, GivenClock, Member, Settings};
+use super::registry::{self, Callbacks, Member};
+use super::settings::{Given, GivenClock, Settings};
 use super::signal;
 use super::transaction::RawTransaction;
 use crate::call::Call;
-use crate::delayed::{Cancel, Reschedule};
 use crate::error::Result;
 use crate::recoverability::Thrown;
 use crate::verbs::Verb;
@@ -71,8 +72,10 @@ impl RawBroker {
         promise(async move {
             let function = |name: &str| Reflect::get(&options, &name.into()).ok().and_then(|it| it.dyn_into().ok());
             let clock = GivenClock { now: function("now"), sleep: function("sleep") };
+            let store = Reflect::get(&options, &"store".into()).ok().filter(JsValue::is_object).map(GivenStore);
             let settings: Settings = convert::options(options)?;
-            let member = registry::join(&name, &settings, clock, Callbacks { on_notice, on_close }).await?;
+            let given = Given { clock, store };
+            let member = registry::join(&name, &settings, given, Callbacks { on_notice, on_close }).await?;
             Ok(Self { member }.into())
         })
     }
@@ -335,12 +338,14 @@ impl RawBroker {
 
     /// A delayed message is not to be delivered. Gives whether it waited.
     pub fn cancel(&self, id: String) -> Promise {
-        self.verb(Verb::Cancel(Cancel { id: id.into() }))
+        let member = Rc::clone(&self.member);
+        promise(async move { Ok(member.broker.cancel(&id).await?.into()) })
     }
 
     /// It is to be delivered at another time. Gives whether it waited.
     pub fn reschedule(&self, id: String, to: f64) -> Promise {
-        self.verb(Verb::Reschedule(Reschedule { id: id.into(), to }))
+        let member = Rc::clone(&self.member);
+        promise(async move { Ok(member.broker.reschedule(&id, to).await?.into()) })
     }
 
     /// Moves messages of the error queue back to where they failed; `discard`: deletes them. Gives how many.

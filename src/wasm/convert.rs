@@ -54,6 +54,11 @@ pub(super) fn number(options: &JsValue, name: &str) -> Option<f64> {
     field(options, name).number()
 }
 
+/// A field that is a whole number, if it is there.
+pub(super) fn whole(options: &JsValue, name: &str) -> Option<u64> {
+    number(options, name).and_then(|number| number.to_u64())
+}
+
 /// A field of options.
 pub(super) fn flag(options: &JsValue, name: &str) -> Option<bool> {
     field(options, name).boolean()
@@ -90,7 +95,7 @@ pub(super) fn failure(failure: &JsValue) -> Failure {
 /// What a failure is to mean.
 pub(super) fn recoverability(policy: &JsValue) -> Recoverability {
     let default = Recoverability::default();
-    let whole = |name: &str, default: u64| number(policy, name).and_then(|number| number.to_u64()).unwrap_or(default);
+    let whole = |name: &str, default: u64| whole(policy, name).unwrap_or(default);
     Recoverability {
         immediate_retries: whole("immediateRetries", default.immediate_retries),
         delayed_retries: whole("delayedRetries", default.delayed_retries),
@@ -194,7 +199,7 @@ pub(super) fn endpoint_filter(filter: &JsValue) -> EndpointFilter {
 /// What a verb answers; `done` when it has nothing of its own to say.
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
-        Answer::Done | Answer::Moved(_) | Answer::Mended(_) => done,
+        Answer::Done | Answer::Moved(_) | Answer::Mended(_) | Answer::Custom(_) => done,
         Answer::Seen(first) => Value::from_bytes(first.as_bytes()).0,
         Answer::Delayed(delayed) => ids(delayed.into_iter()),
         Answer::Was(was) => was.into(),

@@ -5,11 +5,13 @@
 
 mod broker;
 mod convert;
+mod delayed_store;
 mod error;
 mod notice;
 mod outgoing;
 mod page;
 mod registry;
+mod settings;
 mod shown;
 mod signal;
 mod transaction;

@@ -6,7 +6,7 @@ use wasm_bindgen::prelude::*;
 
 use super::convert::{field, number};
 use crate::body::Value;
-use crate::notice::{Failed, Notice};
+use crate::notice::{Failed, Notice, RoleNotice};
 use crate::record::{optional, value};
 use crate::recoverability::Thrown;
 
@@ -18,6 +18,16 @@ pub(super) fn touched(notice: &JsValue) -> Vec<Rc<str>> {
 /// When something new is due, as the notice of another context says.
 pub(super) fn due(notice: &JsValue) -> Option<f64> {
     number(notice, "due")
+}
+
+/// Whether something came for a store of the application's own.
+pub(super) fn is_hop(notice: &JsValue) -> bool {
+    field(notice, "hop").boolean() == Some(true)
+}
+
+/// What another context says about who leads, if that is what it is.
+pub(super) fn role(notice: &JsValue) -> Option<RoleNotice> {
+    field(notice, "role").text().and_then(|role| RoleNotice::named(&role))
 }
 
 /// Whether it is no commit: another context has given a group back.
@@ -90,6 +100,8 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("failed", Value::list(failed)),
         ("critical", Value::list(critical)),
         ("due", notice.due.map_or_else(Value::null, Value::from)),
+        ("hop", Value::from(notice.hop)),
+        ("role", optional(notice.role.map(RoleNotice::name))),
         ("released", Value::from(notice.released)),
     ]);
     notice.0

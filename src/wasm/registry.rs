@@ -5,12 +5,13 @@ use std::rc::{Rc, Weak};
 
 use futures_channel::oneshot;
 use js_sys::Function;
-use serde::Deserialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
 use super::notice;
 use super::page::Page;
+use super::settings::{Given, Settings};
+use crate::DelayedMessageStore;
 use crate::broker::Broker;
 use crate::clock::Pulse;
 use crate::core::Host;
@@ -25,23 +26,6 @@ use crate::web::locks::WebLocks;
 use crate::web::timer::WebTimer;
 use crate::web::wake::Wake;
 
-/// What has to be the same for every broker over one connection.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Settings {
-    durability: String,
-    storage: String,
-    pub(super) lock_timeout: f64,
-    fetch_breaker: f64,
-}
-
-/// The functions of the clock that an application gives; the same ones for the same clock.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct GivenClock {
-    pub(super) now: Option<Function>,
-    pub(super) sleep: Option<Function>,
-}
-
 /// Called with what a commit touched, and with why the broker was closed.
 #[derive(Clone, Debug)]
 pub(super) struct Callbacks {
@@ -54,7 +38,7 @@ pub(super) struct Callbacks {
 pub(super) struct Connection {
     name: String,
     durability: String,
-    clock: GivenClock,
+    given: Given,
     pub(super) host: Host,
     root: Broker,
     members: RefCell<Vec<Weak<Member>>>,
@@ -91,14 +75,9 @@ fn with<T>(work: impl FnOnce(&mut Map<String, Entry>) -> T) -> T {
 }
 
 /// Opens a broker over the connection of this name, and the connection if there is none.
-pub(super) async fn join(
-    name: &str,
-    settings: &Settings,
-    clock: GivenClock,
-    callbacks: Callbacks,
-) -> Result<Rc<Member>> {
+pub(super) async fn join(name: &str, settings: &Settings, given: Given, callbacks: Callbacks) -> Result<Rc<Member>> {
     if settings.storage == "memory" {
-        let connection = Rc::new(Connection::open(name, settings, clock).await?);
+        let connection = Rc::new(Connection::open(name, settings, given).await?);
         return connection.join(settings, callbacks).await;
     }
     loop {
@@ -116,7 +95,7 @@ pub(super) async fn join(
         });
         match waiting {
             Some(Ok(connection)) => {
-                connection.check_same(settings, &clock)?;
+                connection.check_same(settings, &given)?;
                 return connection.join(settings, callbacks).await;
             }
             // However it ended for the other one: look again.
@@ -125,7 +104,7 @@ pub(super) async fn join(
                 // From now on, because the page may be put away while it is opened.
                 let page = Rc::new(Page::default());
                 let lifecycle = page.listen();
-                let connection = Connection::open(name, settings, clock.clone()).await.map(Rc::new);
+                let connection = Connection::open(name, settings, given.clone()).await.map(Rc::new);
                 let connection = connection.inspect(|connection| connection.follow(&page, lifecycle));
                 let opened = connection.as_ref().ok().map(|connection| Entry::Open(Rc::clone(connection)));
                 let before = with(|connections| match opened {
@@ -153,7 +132,7 @@ pub(super) fn close_all(name: &str, reason: &str) {
 }
 
 impl Connection {
-    async fn open(name: &str, settings: &Settings, given: GivenClock) -> Result<Self> {
+    async fn open(name: &str, settings: &Settings, given: Given) -> Result<Self> {
         let store: Rc<dyn Store> = if settings.storage == "memory" {
             Rc::new(MemoryStore::new())
         } else {
@@ -166,11 +145,15 @@ impl Connection {
         let database = name.to_owned();
         let wake = Rc::new(RefCell::new(is_shared.then(|| listening(name))));
         let notified = Rc::clone(&wake);
+        let mut delayed_store: Option<Rc<dyn DelayedMessageStore>> = None;
+        if let Some(store) = &given.store {
+            delayed_store = Some(Rc::new(store.clone()));
+        }
         let host = Host {
             name: name.into(),
             store,
-            clock: Rc::new(WebClock { now: given.now.clone() }),
-            timer: Rc::new(WebTimer { clock: given.sleep.clone() }),
+            clock: Rc::new(WebClock { now: given.clock.now.clone() }),
+            timer: Rc::new(WebTimer { clock: given.clock.sleep.clone() }),
             ids: Rc::new(WebIds::new()?),
             sharing: match WebLocks::new(name) {
                 _ if !is_shared => Sharing::Alone,
@@ -178,7 +161,9 @@ impl Connection {
                 None => Sharing::Leases,
             },
             pulse: Pulse { clock: Rc::new(WebClock { now: None }), timer: Rc::new(WebTimer { clock: None }) },
-            fetch_breaker: settings.fetch_breaker,
+            delayed: settings.delayed.settings(),
+            delayed_store,
+            is_hidden: Rc::new(crate::web::lifecycle::is_hidden),
             spawn: Rc::new(spawn_local),
             wake: Rc::new(move |notice| {
                 match &*notified.borrow() {
@@ -203,7 +188,7 @@ impl Connection {
         Ok(Self {
             name: name.to_owned(),
             durability: settings.durability.clone(),
-            clock: given,
+            given,
             host,
             root,
             members: RefCell::default(),
@@ -215,13 +200,15 @@ impl Connection {
         })
     }
 
-    fn check_same(&self, settings: &Settings, clock: &GivenClock) -> Result<()> {
+    fn check_same(&self, settings: &Settings, given: &Given) -> Result<()> {
         let differs = if self.durability != settings.durability {
             Some("durability")
-        } else if self.clock != *clock {
+        } else if self.given.clock != given.clock {
             Some("clock")
-        } else if self.host.fetch_breaker.total_cmp(&settings.fetch_breaker).is_ne() {
-            Some("delayedDelivery.timeToTriggerFetchCircuitBreaker")
+        } else if self.given.store != given.store {
+            Some("delayedDelivery.store")
+        } else if self.host.delayed != settings.delayed.settings() {
+            Some("delayedDelivery")
         } else {
             None
         };
@@ -368,11 +355,16 @@ fn hear(name: &str, message: &JsValue) {
         connection.iter().for_each(|connection| connection.root.released_elsewhere());
         return;
     }
+    if let Some(role) = notice::role(message) {
+        connection.iter().for_each(|connection| connection.root.hear_of_role(role));
+        return;
+    }
     let queues = notice::touched(message);
     connection.iter().for_each(|connection| connection.root.hear(&queues));
     if let (Some(connection), Some(at)) = (&connection, notice::due(message)) {
         connection.root.due_elsewhere(at);
     }
+    connection.iter().filter(|_| notice::is_hop(message)).for_each(|connection| connection.root.hop_elsewhere());
     for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())
     {
         tell(&member.callbacks.on_notice, message);

@@ -37,23 +37,23 @@ pub(super) fn stats(stats: &BrokerStats) -> Value {
         ("transmissionQueued", value(gauges.transmission_queued)),
         ("delayed", value(gauges.delayed)),
         ("failed", value(gauges.failed)),
-        ("breaker", Value::from(stats.breaker.name())),
+        ("breakers", Value::list(stats.breakers.iter().map(|breaker| Value::from(breaker.name())).collect())),
         ("oldestReady", time(gauges.oldest_ready)),
         ("oldestTransmission", time(gauges.oldest_transmission)),
     ])
 }
 
 pub(super) fn delayed(message: &DelayedMessage) -> Value {
+    // Names and values, one after the other.
+    let properties = message.properties.iter().flat_map(|(name, value)| [name, value]);
     Value::object(vec![
         ("messageId", Value::from(&*message.message_id)),
         ("destination", Value::from(&*message.destination)),
         ("time", Value::from(message.time)),
-        ("messageType", Value::from(&*message.message_type)),
-        ("key", optional(message.key.as_deref())),
-        ("priority", message.priority.map_or_else(Value::null, Value::from)),
+        ("properties", Value::list(properties.map(|text| Value::from(&**text)).collect())),
         ("headers", message.headers.as_ref().map_or_else(Value::null, Part::value)),
         ("body", message.body.value.value()),
         ("packing", Value::from(message.body.packing)),
-        ("retries", value(message.retries)),
+        ("retries", value(message.number_of_retries)),
     ])
 }

@@ -11,7 +11,6 @@ use super::error::{promise, to_js};
 use super::outgoing::{self, Columns};
 use super::signal;
 use crate::call::Call;
-use crate::delayed::{Cancel, Reschedule};
 use crate::error::{ErrorCode, Result};
 use crate::transaction::Transaction;
 use crate::verbs::Verb;
@@ -178,12 +177,14 @@ impl RawTransaction {
 
     /// A delayed message is not to be delivered. Gives whether it waited.
     pub fn cancel(&self, id: String) -> Promise {
-        self.verb(Verb::Cancel(Cancel { id: id.into() }))
+        let transaction = Rc::clone(&self.transaction);
+        promise(async move { Ok(transaction.cancel(&id).await?.into()) })
     }
 
     /// It is to be delivered at another time. Gives whether it waited.
     pub fn reschedule(&self, id: String, to: f64) -> Promise {
-        self.verb(Verb::Reschedule(Reschedule { id: id.into(), to }))
+        let transaction = Rc::clone(&self.transaction);
+        promise(async move { Ok(transaction.reschedule(&id, to).await?.into()) })
     }
 
     /// Commits.

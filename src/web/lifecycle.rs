@@ -66,3 +66,10 @@ impl Drop for Lifecycle {
 fn is_persisted(event: &Event) -> bool {
     Reflect::get(event, &"persisted".into()).is_ok_and(|persisted| persisted.is_truthy())
 }
+
+/// Whether the context is a page that nobody sees.
+pub(crate) fn is_hidden() -> bool {
+    let document = Reflect::get(&js_sys::global(), &"document".into());
+    let state = document.and_then(|document| Reflect::get(&document, &"visibilityState".into()));
+    state.is_ok_and(|state| state == "hidden")
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails so")]
 
 pub(crate) mod chance;
+pub(crate) mod elsewhere;
 pub(crate) mod host;
 pub(crate) mod locks;
 pub(crate) mod shop;

@@ -232,8 +232,10 @@ fn show(to: (&str, Option<&str>, Option<u32>), kind: &str, (body, time, waits): 
 pub(crate) fn seen(messages: &[DelayedMessage]) -> Vec<String> {
     let seen = |message: &DelayedMessage| {
         let body = message.body.value.value().text().unwrap_or_default();
-        let to = (&*message.destination, message.key.as_deref(), message.priority);
-        show(to, &message.message_type, (&body, message.time, message.retries))
+        let property = |name: &str| message.property(name).map(|value| &**value);
+        let priority = property("priority").and_then(|priority| priority.parse().ok());
+        let to = (&*message.destination, property("key"), priority);
+        show(to, property("messageType").unwrap_or_default(), (&body, message.time, message.number_of_retries))
     };
     messages.iter().map(seen).collect()
 }

@@ -192,7 +192,9 @@ impl Run {
                 Shared::Leases => Sharing::Leases,
                 Shared::Locks => Sharing::Locks(locks),
             },
-            fetch_breaker: pocket_broker::FETCH_BREAKER,
+            delayed: pocket_broker::DelayedSettings::default(),
+            delayed_store: None,
+            is_hidden: Rc::new(|| false),
             pulse: Pulse {
                 clock: Rc::<crate::time::Time>::clone(&origin.time),
                 timer: Rc::new(TabTimer { time: Rc::clone(&origin.time), tab: id }),

@@ -144,19 +144,25 @@ export interface DelayedMessageStore {
 /**
  * Settings of delayed delivery. Brokers of one database in a window or worker share them. The built-in store takes a message in with the commit that sends it,
  * and out with the commit that delivers it, whatever the mode: so there is nothing to retry by itself, and one circuit breaker.
+ *
+ * With a `store` of your own a message lies in the broker's database until the store has taken it, so it can be sent offline. Of all windows and workers that
+ * were opened with the store one, the leader, gives it messages and fetches what is due. Open every one with the store, or none: one without it neither
+ * polls the store nor shows what it has.
  */
 export interface DelayedDeliverySettings {
-  /** Default "transaction-scope", which the built-in store always gives. */
+  /** Where delayed messages wait. Default: the built-in store, in the broker's database. The same object for all brokers of one database in a window or worker. */
+  store?: DelayedMessageStore;
+  /** Default "transaction-scope", which the built-in store always gives; with a store of your own "sends-atomic-with-receive", and the other is refused. */
   transactionMode?: TransactionMode;
-  /** A whole number from 0 on. The built-in store has no use for it: what can't be delivered goes to the error queue at once. Default 0. */
+  /** A whole number from 0 on: after so many more attempts a message that can't be delivered goes to the error queue. The built-in store has no use for it: what can't be delivered goes there at once. Default 0. */
   numberOfRetries?: number;
-  /** Milliseconds. The built-in store has no use for it. Default 30 000. */
+  /** For how many milliseconds `store` may fail before `critical-error` tells it; meanwhile it is tried every second, afterwards every ten. The built-in store has no use for it. Default 30 000. */
   timeToTriggerStoreCircuitBreaker?: number;
   /** For how many milliseconds what is due may fail before `critical-error` tells it; meanwhile it is tried every second, afterwards every ten. Default 30 000. */
   timeToTriggerFetchCircuitBreaker?: number;
-  /** Milliseconds. The built-in store has no use for it. Default 30 000. */
+  /** The same of delivering what was fetched, and of `remove` afterwards; each message waits for itself. The built-in store has no use for it. Default 30 000. */
   timeToTriggerDispatchCircuitBreaker?: number;
-  /** A whole number from 1 on. The built-in store has no use for it. Default 1. */
+  /** A whole number from 1 on: how often a second, on average over 30 s, `incrementFailureCount` may fail before `critical-error` tells it. The built-in store has no use for it. Default 1. */
   maximumRecoveryFailuresPerSecond?: number;
   /** The only one in this release, and the default: "error". */
   errorQueue?: string;

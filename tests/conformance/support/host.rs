@@ -146,7 +146,9 @@ pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
         ids: ids(seed),
         sharing: Sharing::Locks(Rc::new(locks.of_tab(seed))),
         pulse: Pulse { clock: Rc::<ManualClock>::clone(&clock), timer: Rc::<ManualTimer>::clone(&pulse) },
-        fetch_breaker: pocket_broker::FETCH_BREAKER,
+        delayed: pocket_broker::DelayedSettings::default(),
+        delayed_store: None,
+        is_hidden: Rc::new(|| false),
         spawn: Rc::new(spawn),
         wake: Rc::new(move |notice| told.borrow_mut().push(notice.clone())),
     };

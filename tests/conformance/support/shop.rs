@@ -1,22 +1,24 @@
 //! The fixture of the verbs: a counter that orders, and a kitchen that confirms.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use pocket_broker::body::{Body, Value};
+use pocket_broker::clock::Pulse;
 use pocket_broker::conversation::State;
 use pocket_broker::definitions::{Definitions, QueueOptions, SentBy, ServiceOptions, Status, Validation};
 use pocket_broker::error::{Error, ErrorCode, Result};
 use pocket_broker::message::system;
 use pocket_broker::store::{Faults, Mode, Range, Store, StoreName};
 use pocket_broker::{
-    BeginDialog, Broker, ConversationInfo, EndOptions, EndResult, Endpoint, EndpointFilter, EnqueueOptions, Extent,
-    Message, Notice, OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, Sharing, TimerOptions, Transaction,
-    TransmissionRow,
+    BeginDialog, Broker, ConversationInfo, DelayedSettings, EndOptions, EndResult, Endpoint, EndpointFilter,
+    EnqueueOptions, Extent, Message, Notice, OutgoingMessage, QueueInfo, ReceiveOptions, RowFilter, Rows, Sharing,
+    TimerOptions, Transaction, TransmissionRow,
 };
 
 use uuid::Uuid;
 
+use super::elsewhere::Elsewhere;
 use super::host::{ManualClock, ManualTimer, RunningClock, TestHost, host};
 use super::locks::OriginLocks;
 use super::{Bench, transact};
@@ -29,6 +31,8 @@ pub(crate) struct Shop {
     bench: Bench,
     host: TestHost,
     tabs: Cell<u64>,
+    /// Tabs that nobody sees.
+    is_hidden: Rc<RefCell<Vec<u64>>>,
 }
 
 /// Both ends of a conversation, by handle.
@@ -51,7 +55,15 @@ impl Shop {
         }
         let broker = Broker::open(host.host.clone()).await.expect("the broker opens");
         broker.define(definitions()).await.expect("the definitions are right");
-        Self { broker, faults: bench.faults().clone(), store, bench, host, tabs: Cell::new(1) }
+        Self {
+            broker,
+            faults: bench.faults().clone(),
+            store,
+            bench,
+            host,
+            tabs: Cell::new(1),
+            is_hidden: Rc::default(),
+        }
     }
 
     /// Closes the broker, audits the database and removes it.
@@ -86,6 +98,42 @@ impl Shop {
             other => other.clone(),
         })
         .await
+    }
+
+    /// Another tab that keeps its delayed messages elsewhere, with these settings. It leads if it is the first.
+    pub(crate) async fn tab_with(&self, delayed: DelayedSettings, elsewhere: &Elsewhere) -> Broker {
+        self.try_tab_with(delayed, elsewhere).await.expect("the broker opens")
+    }
+
+    /// The same, if it can be opened.
+    pub(crate) async fn try_tab_with(&self, delayed: DelayedSettings, elsewhere: &Elsewhere) -> Result<Broker> {
+        self.tabs.set(self.tabs.get() + 1);
+        let number = self.tabs.get();
+        let TestHost { host: mut other, .. } = host(Rc::clone(&self.store), number);
+        (other.clock, other.timer) = (Rc::clone(&self.host.host.clock), Rc::clone(&self.host.host.timer));
+        other.pulse = Pulse { clock: Rc::clone(&self.host.host.clock), timer: Rc::clone(&self.host.host.pulse.timer) };
+        other.wake = Rc::clone(&self.host.host.wake);
+        other.sharing = match &self.host.host.sharing {
+            Sharing::Locks(_) => Sharing::Locks(Rc::new(self.host.locks.of_tab(number))),
+            other => other.clone(),
+        };
+        let is_hidden = Rc::clone(&self.is_hidden);
+        other.is_hidden = Rc::new(move || is_hidden.borrow().contains(&number));
+        other.delayed = delayed;
+        other.delayed_store = Some(Rc::new(elsewhere.of(number)));
+        Broker::open(other).await
+    }
+
+    /// A store elsewhere, which goes by the same clock.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        Elsewhere::new(Rc::clone(&self.host.host.clock))
+    }
+
+    /// The tab that was opened as the one with this number is seen by nobody from now on, or is seen again.
+    pub(crate) fn hide(&self, number: u64, is_hidden: bool) {
+        let mut hidden = self.is_hidden.borrow_mut();
+        hidden.retain(|other| *other != number);
+        hidden.extend(is_hidden.then_some(number));
     }
 
     /// Another tab that was frozen and lost its locks: only the commit keeps it from the others.

@@ -289,8 +289,9 @@ async fn headers_priority_and_key_survive(shop: &Shop) {
     let options = EnqueueOptions { delay: Some(at(1_000.0)), priority: 8.0, ..keyed("table 4") };
     shop.broker.enqueue_later("kitchen", vec![message], options).await.expect("it can be enqueued");
     let seen = waiting(&shop.broker).await.remove(0);
-    assert_eq!((seen.key.as_deref(), seen.priority, &*seen.destination), (Some("table 4"), Some(8), "kitchen"));
-    assert_eq!((&*seen.message_type, seen.retries), ("DEFAULT", 0));
+    let property = |name: &str| seen.property(name).map(|value| &**value);
+    assert_eq!((property("key"), property("priority"), &*seen.destination), (Some("table 4"), Some("8"), "kitchen"));
+    assert_eq!((property("messageType"), seen.number_of_retries), (Some("DEFAULT"), 0));
     shop.pass(1_000.0).await;
     let message = shop.messages("kitchen", RowFilter::default()).await.remove(0);
     assert_eq!((message.key.as_deref(), message.priority), (Some("table 4"), 8));

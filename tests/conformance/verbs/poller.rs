@@ -304,7 +304,7 @@ async fn what_a_newer_build_knows_hides_nothing(shop: &Shop) {
 async fn d36_l12_trouble_of_the_poller_is_told_once_in_a_row(shop: &Shop) {
     let begun = shop.begin().await;
     let told = || -> Vec<_> { shop.notices().into_iter().flat_map(|notice| notice.critical).collect() };
-    let breaker = async || shop.broker.stats().await.expect("it can be counted").breaker;
+    let breaker = async || shop.broker.stats().await.expect("it can be counted").breakers[1];
     for series in 1..=2 {
         assert_eq!(breaker().await, BreakerState::Disarmed);
         timer(&shop.broker, &begun.handle, 1_000.0).await;

@@ -1,0 +1,154 @@
+//! Cancelling and moving what a store of the application's own has. Only the broker's database says who was first; the store is told afterwards.
+
+use std::rc::Rc;
+
+use uuid::Uuid;
+
+use super::memory::{self, Fate, Known, recall, remember};
+use super::{Hop, hop};
+use crate::clock::Instant;
+use crate::delayed::change::is_gone;
+use crate::delayed::{Delay, Delayed, Place, To, check_lifetime};
+use crate::ids::text;
+use crate::seen::SeenId;
+use crate::stop::Outcome;
+use crate::store::{Change, StoreName};
+use crate::work::{Number, Work};
+
+/// A message that neither the built-in store nor the hop has is not to be delivered.
+#[derive(Debug)]
+pub(crate) struct Withdraw {
+    pub(crate) id: Uuid,
+    /// Whoever withdraws it asks the store whether it was there.
+    pub(crate) asks: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Withdrawn {
+    /// It will not be delivered.
+    Yes,
+    /// It was delivered, or cancelled, before.
+    No,
+    /// It is marked: whether it was there, the store says when it is asked to remove it.
+    AskTheStore,
+}
+
+impl Withdraw {
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Withdrawn> {
+        work.after_others()?;
+        let id = self.id;
+        let (known, name) = (recall(work, id), hop::find_name(work, id));
+        let (known, name) = (known?, name?);
+        match known {
+            Some(Known::Gone(Fate::Asking, _)) => {
+                remember(work, id, Fate::Asking, work.now);
+                return Ok(Withdrawn::AskTheStore);
+            }
+            Some(_) => return is_gone(work, &text(id)).map(|_| Withdrawn::No),
+            None => {}
+        }
+        if name.is_some() {
+            // It has come back into sight since it was looked for.
+            return Ok(if cancel(work, id)? { Withdrawn::Yes } else { Withdrawn::No });
+        }
+        remember(work, id, if self.asks { Fate::Asking } else { Fate::Cancelled }, work.now);
+        Ok(Withdrawn::AskTheStore)
+    }
+}
+
+/// Cancels a message that came through the hop and has a name: one that lies there, or is sent on a conversation. Gives whether there is one.
+pub(crate) fn cancel(work: &mut Work<'_>, id: Uuid) -> Outcome<bool> {
+    let Some(name) = hop::find_name(work, id)? else { return Ok(false) };
+    if let Some(side) = name.side
+        && let Some(mut conversation) = work.conversation(side.conversation)?
+    {
+        if let Some(side) = conversation.side_mut(side.role) {
+            side.delayed = side.delayed.saturating_sub(1);
+        }
+        work.save(conversation);
+    }
+    if name.is_in_store {
+        hop::forget(work, id, name.side, name.place.stamp);
+        remember(work, id, Fate::Cancelled, name.place.at);
+    } else {
+        let Some(delayed) = hop::find(work, name.place.stamp)? else { return Ok(false) };
+        hop::withdraw(work, &delayed, true);
+        work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(1))?;
+        if let Some(seen) = &delayed.seen
+            && let To::Lane { queue, .. } = &delayed.to
+            && let Ok(queue) = work.look_up(|catalog| catalog.queue(queue))
+        {
+            SeenId { queue: queue.number, id: Rc::clone(seen) }.forget(work, id)?;
+        }
+    }
+    work.changes.notice.delayed = true;
+    Ok(true)
+}
+
+/// A message that the store has shown is to be delivered at another time: it goes through the hop again.
+#[derive(Debug)]
+pub(crate) struct Recall {
+    pub(crate) message: Rc<Delayed>,
+    pub(crate) to: Instant,
+}
+
+impl Recall {
+    /// Gives whether it was not dispatched, or cancelled, meanwhile.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<bool> {
+        work.after_others()?;
+        let id = self.message.id;
+        let (known, name) = (recall(work, id), hop::find_name(work, id));
+        let (known, name) = (known?, name?);
+        let is_under_way = name.is_some_and(|name| name.is_in_store);
+        if known.is_some() || is_under_way != self.message.handle().is_some() {
+            return is_gone(work, &text(id));
+        }
+        let at = Delay::At(self.to).due(work.now);
+        if let Some(handle) = self.message.handle() {
+            let Some((conversation, _)) = work.find(handle)? else { return Ok(false) };
+            check_lifetime(work, &conversation, handle, at, "The message would be delivered")?;
+        }
+        let stamp = work.change_numbers(|numbers| {
+            numbers.delayed += 1;
+            numbers.claim(Number::Stamp, 1)
+        })?;
+        name.into_iter().for_each(|name| hop::forget(work, id, name.side, name.place.stamp));
+        let place = Place { at, stamp };
+        let moved = Delayed { place, time: at, body_stamp: stamp, ..Delayed::clone(&self.message) };
+        if moved.is_large() {
+            work.write(Change::Put(StoreName::Bodies, moved.body_key(), moved.body.value.value()));
+        }
+        hop::put(work, &moved, Hop { replaces: true, ..Hop::default() });
+        Ok(true)
+    }
+}
+
+/// The store has been asked to remove a message that was withdrawn.
+#[derive(Debug)]
+pub(crate) struct Settle {
+    pub(crate) id: Uuid,
+    /// `None`: it did not answer.
+    pub(crate) was_there: Option<bool>,
+}
+
+impl Settle {
+    /// Gives whether it was there. One that somebody was about to deliver, and did not, was.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<bool> {
+        work.after_others()?;
+        match (recall(work, self.id)?, self.was_there) {
+            (Some(Known::Gone(Fate::Spared, _)), _) => Ok(true),
+            (Some(Known::Gone(Fate::Asking, _)), Some(true)) => {
+                memory::Removed(vec![self.id]).run(work)?;
+                Ok(true)
+            }
+            (Some(Known::Gone(Fate::Asking, _)), Some(false)) => {
+                memory::forget(work, self.id);
+                Ok(false)
+            }
+            // Whoever cancels it again asks again; after a while the leader does.
+            (Some(Known::Removed { is_spared }), _) => Ok(is_spared),
+            (_, was_there) => Ok(was_there.unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What is due in the store: fetched, dispatched, removed.
+
+use std::rc::Rc;
+
+use uuid::Uuid;
+
+use super::calls::{ask, ask_to_the_end};
+use super::dispatch::{Arrive, Arrived, Incoming};
+use super::memory::Removed;
+use super::poller::{Came, Round, Step, back_off, pause};
+use super::{DelayedMessage, DelayedMessageStore, Fetched};
+use crate::core::Core;
+use crate::error::{Error, ErrorCode, Result};
+
+/// The wait when a store gives one message again and again.
+const REPEATED: f64 = 1_000.0;
+/// So many messages that failed are counted here.
+const COUNTED: usize = 1_024;
+
+/// Fetches until there is nothing, dispatching one after the other. Gives a pause, if it has to stop before.
+pub(super) async fn fetch_all(
+    core: &Rc<Core>,
+    store: &Rc<dyn DelayedMessageStore>,
+    round: &mut Round,
+) -> Result<Option<f64>> {
+    let mut removed = Removed::default();
+    let mut had: Vec<Rc<str>> = Vec::new();
+    let outcome = loop {
+        if !core.is_open() {
+            break Ok(None);
+        }
+        let fetched = match ask(core, "fetchNextDueTimeout", store.fetch_next_due_timeout(core.host.clock.now())).await
+        {
+            Ok(fetched) => fetched,
+            Err(error) => break Err(error),
+        };
+        let (incoming, message) = match fetched {
+            // Not a success yet: `next` is still to come.
+            Fetched::Nothing => break Ok(None),
+            Fetched::Message(message) => match message.read() {
+                Ok(delayed) => (Incoming::Message(Rc::new(delayed)), message),
+                Err(problem) => {
+                    let id = Uuid::try_parse(&message.message_id).ok();
+                    (Incoming::Unreadable { raw: message.body.clone(), id, problem: problem.into() }, message)
+                }
+            },
+            Fetched::Unreadable { raw, message_id, problem } => {
+                let message = DelayedMessage::with_id(message_id.clone().unwrap_or_default());
+                let id = message_id.and_then(|id| Uuid::try_parse(&id).ok());
+                (Incoming::Unreadable { raw, id, problem }, message)
+            }
+        };
+        // A message that has not come to its time is none that is due, whatever the store says.
+        if message.time > core.host.clock.now() {
+            let error = early(&message);
+            let _ = ask(core, "release", store.release(message)).await;
+            break Err(error);
+        }
+        core.stored.fetch.success();
+        let is_repeated = had.contains(&message.message_id);
+        had.push(Rc::clone(&message.message_id));
+        match take(core, store, incoming, message, &mut removed).await {
+            Ok(moved) => round.moved += moved,
+            Err(Left::Closed) => break Ok(None),
+            Err(Left::Waits(error)) => round.problem = round.problem.take().or(Some(error)),
+            Err(Left::Stuck(error)) => {
+                round.problem = round.problem.take().or(Some(error));
+                break Ok(Some(REPEATED));
+            }
+        }
+        if is_repeated {
+            break Ok(Some(REPEATED));
+        }
+    };
+    if !removed.0.is_empty() {
+        core.step(Step::Removed(removed)).await?;
+    }
+    outcome
+}
+
+fn early(message: &DelayedMessage) -> Error {
+    let text = format!(
+        "The delayed message store has given the message {} before its time. `fetchNextDueTimeout(at)` must give messages whose `time` is not after `at`.",
+        message.message_id
+    );
+    Error::new(ErrorCode::DelayedStoreFailed, text).with("messageId", &*message.message_id)
+}
+
+/// Why a message is still in the store.
+enum Left {
+    Closed,
+    /// It is due again later.
+    Waits(Error),
+    /// Nor could that be said to the store.
+    Stuck(Error),
+}
+
+/// Dispatches one message and has it removed. Gives how many messages came of it.
+async fn take(
+    core: &Rc<Core>,
+    store: &Rc<dyn DelayedMessageStore>,
+    incoming: Incoming,
+    message: DelayedMessage,
+    removed: &mut Removed,
+) -> Result<u64, Left> {
+    let settings = core.host.delayed;
+    let id = Uuid::try_parse(&message.message_id).ok();
+    let arrive =
+        |refused| Arrive { incoming: incoming.clone(), refused, mode: settings.mode, removed: Removed(Vec::new()) };
+    let first = Arrive { removed: Removed(std::mem::take(&mut removed.0)), ..arrive(None) };
+    let noted = first.removed.clone();
+    let arrived = match core.step(Step::Arrive(first)).await {
+        Ok(came) => came,
+        Err(error) => {
+            // Nothing was noted.
+            removed.0 = noted.0;
+            if error.code() == ErrorCode::Closed {
+                let _ = ask_to_the_end(core, "release", store.release(message)).await;
+                return Err(Left::Closed);
+            }
+            let wait = pause(core, &core.stored.dispatch, settings.dispatch_breaker, "dispatch", &error);
+            let attempts = attempt(core, id, message.number_of_retries);
+            if attempts <= settings.number_of_retries {
+                return Err(put_off(core, store, message, wait.max(back_off(core, attempts - 1)), error).await);
+            }
+            match core.step(Step::Arrive(arrive(Some((error.clone(), attempts))))).await {
+                Ok(came) => came,
+                // Not even the error queue takes it: it stays.
+                Err(_) => {
+                    return Err(put_off(core, store, message, wait.max(back_off(core, attempts - 1)), error).await);
+                }
+            }
+        }
+    };
+    let moved = match arrived {
+        Came::Arrived(Arrived::Done(moved)) => moved,
+        // The pump tells the store at once.
+        _ => {
+            let _ = ask(core, "release", store.release(message)).await;
+            core.pump_by();
+            return Ok(0);
+        }
+    };
+    core.stored.dispatch.success();
+    match ask_to_the_end(core, "remove", store.remove(message.clone())).await {
+        Ok(_) => {
+            removed.0.extend(id);
+            id.into_iter().for_each(|id| _ = core.stored.attempts.borrow_mut().remove(&id));
+            Ok(moved)
+        }
+        Err(error) => {
+            let wait = pause(core, &core.stored.dispatch, settings.dispatch_breaker, "dispatch", &error);
+            let attempts = attempt(core, id, message.number_of_retries);
+            Err(put_off(core, store, message, wait.max(back_off(core, attempts - 1)), error).await)
+        }
+    }
+}
+
+/// How often a message was tried by now, this time included. A store that does not count is not believed.
+fn attempt(core: &Core, id: Option<Uuid>, counted: u64) -> u64 {
+    let mut attempts = core.stored.attempts.borrow_mut();
+    let Some(id) = id else { return counted + 1 };
+    if attempts.len() >= COUNTED {
+        *attempts = crate::map::Map::default();
+    }
+    let known = attempts.get(&id).copied().unwrap_or_default();
+    let attempt = known.max(counted) + 1;
+    attempts.insert(id, attempt);
+    attempt
+}
+
+/// The message is due again later, and holds up nobody.
+async fn put_off(
+    core: &Rc<Core>,
+    store: &Rc<dyn DelayedMessageStore>,
+    message: DelayedMessage,
+    wait: f64,
+    error: Error,
+) -> Left {
+    let next_attempt = (core.host.clock.now() + wait).ceil();
+    let counting = store.increment_failure_count(message, next_attempt);
+    match ask_to_the_end(core, "incrementFailureCount", counting).await {
+        Ok(_) => Left::Waits(error),
+        Err(failure) => {
+            if core.stored.rate.failure(core.host.clock.now(), core.host.delayed.recovery_failures) {
+                core.warn("recovery", (&failure).into());
+            }
+            Left::Stuck(error)
+        }
+    }
+}

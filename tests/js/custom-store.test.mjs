@@ -1,0 +1,105 @@
+/** Delayed messages in a store of the application's own, as a page gives it. */
+import { inPage } from "./fixtures/harness.mjs";
+
+/** In the page: a store in memory that does as its contract says. */
+const makeStore = `(() => {
+  const rows = [];
+  const log = [];
+  const gone = (message) => { const index = rows.findIndex((row) => row.messageId === message.messageId); return index < 0 ? undefined : rows.splice(index, 1)[0]; };
+  const store = {
+    rows, log,
+    async setupInfrastructure(context) { log.push(["setupInfrastructure", context.endpointName, context.transactionMode, typeof context.instanceId, context.signal instanceof AbortSignal]); },
+    async initialize(endpointName, transactionMode, signal) { log.push(["initialize", endpointName, transactionMode, signal instanceof AbortSignal]); },
+    async store(message) { if (rows.some((row) => row.messageId === message.messageId)) return false; rows.push({ ...message }); },
+    async remove(message) { return gone(message) !== undefined; },
+    async incrementFailureCount(message, nextAttempt) { const row = rows.find((one) => one.messageId === message.messageId); if (row === undefined) return false; Object.assign(row, { time: nextAttempt, numberOfRetries: row.numberOfRetries + 1, held: false }); return true; },
+    async next() { return rows.length === 0 ? null : new Date(Math.min(...rows.map((row) => Number(row.time)))); },
+    async fetchNextDueTimeout(at) { const [row] = rows.filter((one) => !one.held && one.time <= at).sort((one, other) => one.time - other.time); if (row === undefined) return null; row.held = true; const { held, ...message } = row; return message; },
+    async select(filter) { return rows.filter((row) => filter.before === undefined || row.time < filter.before).map(({ held, ...message }) => message); },
+    async count() { return rows.length; },
+  };
+  return store;
+})()`;
+
+inPage("l05, l06: a message goes through a store of the application's own as it is, by real time", async (h, pb, make) => {
+  const store = eval(make);
+  const broker = await h.openShop({}, { delayedDelivery: { store } });
+  h.equal(store.log, [["setupInfrastructure", broker.name, "sends-atomic-with-receive", "string", true], ["initialize", broker.name, "sends-atomic-with-receive", true]]);
+  const conversation = await h.dialog(broker);
+  const body = { map: new Map([["k", 1n]]), blob: new Blob(["blob"], { type: "text/plain" }), list: [undefined, new Date(5)] };
+  const id = await conversation.send("Order", body, { delay: 150, headers: { trace: "t1" } });
+  await h.until(() => store.rows.length === 1);
+  const [row] = store.rows;
+  h.equal([row.messageId, row.destination, row.headers, row.properties, row.numberOfRetries], [id, conversation.handle, { trace: "t1" }, { messageType: "Order" }, 0]);
+  h.equal([row.time instanceof Date, row.body.map.get("k"), await row.body.blob.text()], [true, 1n, "blob"]);
+  await h.until(async () => (await broker.delayed.count()) === 1);
+  h.equal([(await broker.delayed.select().toArray()).map(({ messageId }) => messageId), await broker.delayed.next()], [[id], row.time]);
+  const [order] = await broker.receive("kitchen", { timeout: 10_000 });
+  h.equal([order.messageId, order.headers, order.body.map.get("k"), await order.body.blob.text(), order.body.list[1]], [id, { trace: "t1" }, 1n, "blob", new Date(5)]);
+  await h.until(() => store.rows.length === 0);
+  const { delayedDispatched, breakers } = await broker.stats();
+  h.equal([delayedDispatched, breakers], [1, { store: "disarmed", fetch: "disarmed", dispatch: "disarmed" }]);
+}, { argument: makeStore });
+
+inPage("l04: what is no store, and a mode that is not to be had, are refused", async (h, pb, make) => {
+  const options = (delayedDelivery) => ({ delayedDelivery });
+  for (const store of [null, 5, "store", {}, { ...eval(make), next: 5 }]) {
+    await h.rejects(h.openShop({}, options({ store })), { code: "InvalidArgument", details: { argument: "delayedDelivery.store" } });
+  }
+  await h.rejects(h.openShop({}, options({ store: eval(make), transactionMode: "transaction-scope" })), { code: "UnsupportedTransactionMode" });
+  const refusal = new Error("no transactions here");
+  const store = { ...eval(make), async initialize() { throw refusal; } };
+  const refused = await h.rejects(h.openShop({}, options({ store, transactionMode: "none" })), { code: "UnsupportedTransactionMode", details: { transactionMode: "none" } });
+  h.equal(refused.cause === refusal, true);
+  const late = { ...eval(make), async setupInfrastructure() { throw new Error("offline"); } };
+  await h.rejects(h.openShop({}, options({ store: late })), { code: "DelayedStoreFailed", retryable: true });
+  const broker = await h.openShop({}, options({ store: eval(make) }));
+  await h.rejects(pb.openBroker(broker.name, options({ store: eval(make) })), { code: "InvalidArgument", details: { argument: "delayedDelivery.store" } });
+}, { argument: makeStore });
+
+inPage("l11: what a store gives in place of a message goes to the error queue, and is no hot loop", async (h, pb, make) => {
+  const store = eval(make);
+  const planted = [
+    { messageId: crypto.randomUUID(), destination: "counter", time: new Date(0), headers: {}, properties: {}, body: 1, numberOfRetries: 0 },
+    { messageId: crypto.randomUUID(), destination: 5, time: new Date(0), headers: {}, properties: {}, body: 2, numberOfRetries: 0 },
+    { messageId: "m1", destination: "counter", time: new Date(0), headers: { a: 1 }, properties: { messageType: "DEFAULT", priority: "5" }, body: 3, numberOfRetries: 0 },
+    { messageId: crypto.randomUUID(), destination: "counter", time: new Date(0), headers: {}, properties: { messageType: "DEFAULT", priority: "5" }, body: () => {}, numberOfRetries: 0 },
+    "a text", 7, [],
+  ];
+  const { fetchNextDueTimeout } = store;
+  const left = [...planted];
+  store.fetchNextDueTimeout = async (at) => left.shift() ?? fetchNextDueTimeout.call(store, at);
+  const broker = await h.openShop({}, { delayedDelivery: { store } });
+  await h.until(async () => { await broker.poll().catch(() => {}); return (await broker.stats()).failed === planted.length; });
+  const failed = await broker.failed().toArray();
+  h.ok(failed.every(({ exceptionMessage }) => exceptionMessage.includes("no message")), JSON.stringify(failed.map(({ exceptionMessage }) => exceptionMessage)));
+  h.equal(await broker.count("counter"), 0);
+}, { argument: makeStore });
+
+inPage("l12: what a store throws is said with its cause, and one that never takes a message says so", async (h, pb, make) => {
+  const store = eval(make);
+  const refusal = new pb.UnrecoverableError("too long");
+  store.store = async () => { throw refusal; };
+  const broker = await h.openShop({}, { delayedDelivery: { store } });
+  const failures = h.collect(broker, "message-failed");
+  const id = await broker.enqueue("counter", "note", { delay: 1_000_000 });
+  await h.until(() => failures.length === 1);
+  const [failed] = await broker.failed().toArray();
+  h.equal([failed.messageId, failed.failedQueue, failed.body, failed.exceptionMessage.includes("too long")], [id, "counter", "note", true]);
+  h.equal([await broker.delayed.count(), (await broker.stats()).breakers.store], [0, "disarmed"]);
+  store.remove = async () => { throw undefined; };
+  const unknown = await h.rejects(broker.delayed.cancel(crypto.randomUUID()), { code: "DelayedStoreFailed", retryable: true });
+  h.ok(unknown.message.includes("could not be asked to remove"), unknown.message);
+}, { argument: makeStore });
+
+inPage("l16: close aborts what the store is asked, and asks it no more", async (h, pb, make) => {
+  const store = eval(make);
+  let asked = false;
+  let aborted = false;
+  store.fetchNextDueTimeout = (at, signal) => new Promise((_, reject) => { asked = true; signal.addEventListener("abort", () => { aborted = true; reject(signal.reason); }); });
+  const broker = await h.openShop({}, { delayedDelivery: { store } });
+  await h.until(() => asked);
+  await broker.close();
+  await h.until(() => aborted);
+  h.equal(store.rows.length, 0);
+}, { argument: makeStore });
