@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_over_two_windows_are_not_told() {
+    fn p60_failures_over_two_windows_are_not_told() {
         let rate = FailureRate::default();
         assert_eq!(told(&rate, (0..16).map(|n| 29_000.0 + f64::from(n))), 0);
         assert_eq!(told(&rate, (0..15).map(|n| 60_000.0 + f64::from(n))), 0);

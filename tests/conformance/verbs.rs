@@ -81,6 +81,7 @@ mod drop_service;
 mod elsewhere;
 mod elsewhere_change;
 mod elsewhere_failures;
+mod elsewhere_modes;
 mod end_conversation;
 mod enqueue;
 mod error_queue;

@@ -59,8 +59,8 @@ pub(super) async fn fetch_all(
         core.stored.fetch.success();
         let is_repeated = had.contains(&message.message_id);
         had.push(Rc::clone(&message.message_id));
-        match take(core, store, incoming, message, &mut removed).await {
-            Ok(moved) => round.moved += moved,
+        match take(core, store, incoming, message, &mut removed, round).await {
+            Ok(()) => {}
             Err(Left::Closed) => break Ok(None),
             Err(Left::Waits(error)) => round.problem = round.problem.take().or(Some(error)),
             Err(Left::Stuck(error)) => {
@@ -95,18 +95,22 @@ enum Left {
     Stuck(Error),
 }
 
-/// Dispatches one message and has it removed. Gives how many messages came of it.
+/// Dispatches one message and has it removed.
 async fn take(
     core: &Rc<Core>,
     store: &Rc<dyn DelayedMessageStore>,
     incoming: Incoming,
     message: DelayedMessage,
     removed: &mut Removed,
-) -> Result<u64, Left> {
+    round: &mut Round,
+) -> Result<(), Left> {
     let settings = core.host.delayed;
     let id = Uuid::try_parse(&message.message_id).ok();
     let arrive =
         |refused| Arrive { incoming: incoming.clone(), refused, mode: settings.mode, removed: Removed(Vec::new()) };
+    if id.is_some_and(|id| core.stored.lingering.borrow().contains(&id)) {
+        return remove(core, store, id, message, removed).await;
+    }
     let first = Arrive { removed: Removed(std::mem::take(&mut removed.0)), ..arrive(None) };
     let noted = first.removed.clone();
     let arrived = match core.step(Step::Arrive(first)).await {
@@ -138,15 +142,37 @@ async fn take(
         _ => {
             let _ = ask(core, "release", store.release(message)).await;
             core.pump_by();
-            return Ok(0);
+            return Ok(());
         }
     };
     core.stored.dispatch.success();
-    match ask_to_the_end(core, "remove", store.remove(message.clone())).await {
+    // What came of it came, whatever the store answers.
+    round.moved += moved;
+    remove(core, store, id, message, removed).await
+}
+
+/// Has the store remove what was dispatched.
+async fn remove(
+    core: &Rc<Core>,
+    store: &Rc<dyn DelayedMessageStore>,
+    id: Option<Uuid>,
+    message: DelayedMessage,
+    removed: &mut Removed,
+) -> Result<(), Left> {
+    let settings = core.host.delayed;
+    let mut lingering = std::mem::take(&mut *core.stored.lingering.borrow_mut());
+    lingering.retain(|other| Some(*other) != id);
+    let answer = ask_to_the_end(core, "remove", store.remove(message.clone())).await;
+    if answer.is_err() && !settings.mode.remembers() {
+        lingering.extend(id);
+        lingering.drain(..lingering.len().saturating_sub(COUNTED));
+    }
+    core.stored.lingering.replace(lingering);
+    match answer {
         Ok(_) => {
             removed.0.extend(id);
             id.into_iter().for_each(|id| _ = core.stored.attempts.borrow_mut().remove(&id));
-            Ok(moved)
+            Ok(())
         }
         Err(error) => {
             let wait = pause(core, &core.stored.dispatch, settings.dispatch_breaker, "dispatch", &error);

@@ -46,6 +46,8 @@ pub(crate) struct StorePoller {
     pub(super) rate: FailureRate,
     /// How often messages that can't be dispatched were tried here, whatever the store counts.
     pub(super) attempts: RefCell<Map<Uuid, u64>>,
+    /// What was dispatched here in a mode that remembers nothing, and could not be removed: it does not come again and again.
+    pub(super) lingering: RefCell<Vec<Uuid>>,
     is_running: Cell<bool>,
     /// Something has come into the hop, or the page is back, since it last looked.
     is_wanted: Cell<bool>,

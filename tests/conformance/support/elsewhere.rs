@@ -96,6 +96,11 @@ impl Elsewhere {
         self.inner.borrow_mut().then.push(Rc::new(happens));
     }
 
+    /// Somebody else has removed a message.
+    pub(crate) fn forget(&self, id: &str) {
+        self.inner.borrow_mut().rows.retain(|row| &*row.message.message_id != id);
+    }
+
     /// What is fetched first.
     pub(crate) fn plant(&self, fetched: Fetched) {
         self.inner.borrow_mut().planted.push(fetched);
@@ -139,6 +144,10 @@ impl Elsewhere {
                 Some(Trouble::AnswerIsLost) | None => {}
             }
             let answer = work(&mut inner.borrow_mut(), clock.now(), instance);
+            let was_fetched =
+                method == "fetchNextDueTimeout" && inner.borrow().rows.iter().any(|row| row.held.is_some());
+            let then = if was_fetched { std::mem::take(&mut inner.borrow_mut().then) } else { Vec::new() };
+            then.iter().for_each(|happens| happens());
             tick().await;
             match trouble {
                 Some(_) => Err(failed("the answer is lost")),
@@ -217,7 +226,6 @@ impl DelayedMessageStore for Elsewhere {
             });
             first.map_or(Fetched::Nothing, |row| {
                 row.held = Some((instance, now + HOLD));
-                inner.then.drain(..).for_each(|happens| happens());
                 Fetched::Message(row.message.clone())
             })
         })

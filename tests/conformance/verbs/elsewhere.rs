@@ -78,6 +78,7 @@ async fn open(shop: &Shop) -> (Broker, Elsewhere) {
     (tab, elsewhere)
 }
 
+/// p65.
 async fn l04_the_store_is_made_ready_first(shop: &Shop) {
     let elsewhere = shop.elsewhere();
     let tab = shop.tab_with(settings(), &elsewhere).await;
@@ -86,6 +87,7 @@ async fn l04_the_store_is_made_ready_first(shop: &Shop) {
     tab.close().await;
 }
 
+/// p66.
 async fn l04_a_mode_that_is_not_to_be_had_fails_the_opening(shop: &Shop) {
     let elsewhere = shop.elsewhere();
     elsewhere.once("initialize", Trouble::Fails);
@@ -241,6 +243,7 @@ async fn l06_it_is_known_for_half_an_hour_more(shop: &Shop) {
     tab.close().await;
 }
 
+/// p57.
 async fn l06_a_tab_that_dies_after_the_dispatch_delivers_nothing_twice(shop: &Shop) {
     let (tab, elsewhere) = open(shop).await;
     enqueue_at(shop, &tab, "m1", at(1_000.0)).await;

@@ -94,6 +94,7 @@ async fn job_at(shop: &Shop, tab: &Broker, body: &str) {
     tab.enqueue_later("jobs", vec![shop.message("DEFAULT", body)], options).await.expect("it can be enqueued later");
 }
 
+/// p40.
 async fn l05_what_the_store_refuses_for_good_goes_to_the_error_queue(shop: &Shop) {
     let (tab, elsewhere) = open(shop, settings()).await;
     elsewhere.once("store", Trouble::Refuses);
@@ -125,6 +126,7 @@ async fn l05_one_that_the_store_does_not_take_holds_up_no_other(shop: &Shop) {
     tab.close().await;
 }
 
+/// p45.
 async fn l09_a_dispatch_that_fails_is_tried_so_many_times(shop: &Shop) {
     for number in [0, 2] {
         let (tab, elsewhere) = open(shop, retries(number)).await;
@@ -326,6 +328,7 @@ async fn l11_what_leads_to_a_message_is_made_anew(shop: &Shop) {
     tab.close().await;
 }
 
+/// p40, p41, p42.
 async fn l12_a_store_that_fails_is_told_once(shop: &Shop) {
     let (tab, elsewhere) = open(shop, settings()).await;
     elsewhere.always("store", Trouble::Fails);
@@ -379,6 +382,7 @@ async fn l12_a_next_that_fails_counts_as_a_fetch(shop: &Shop) {
     tab.close().await;
 }
 
+/// p58, p59.
 async fn l12_counting_that_fails_too_often_is_told(shop: &Shop) {
     let settings = DelayedSettings { dispatch_breaker: 1e12, ..retries(1_000) };
     let (tab, elsewhere) = open(shop, settings).await;
@@ -467,6 +471,7 @@ async fn l07_one_tab_leads_and_the_next_takes_over(shop: &Shop) {
     second.close().await;
 }
 
+/// p22.
 async fn l07_nobody_hurries_what_another_instance_holds(shop: &Shop) {
     let (tab, elsewhere) = open(shop, settings()).await;
     enqueue_at(shop, &tab, "m1", at(1_000.0)).await;
