@@ -95,7 +95,7 @@ is<Same<P.DelayedMessages, C.DelayedMessages>>();
 is<Same<T.TestClock, ReturnType<typeof C.testClock>>>();
 is<Mutual<Parameters<typeof T.testClock>, Parameters<typeof C.testClock>>>();
 is<Mutual<typeof T.checkDelayedMessageStore, typeof C.checkDelayedMessageStore>>();
-is<Same<P.DelayedDeliverySettings, Omit<C.DelayedDeliverySettings, "store">>>();
+is<Same<P.DelayedDeliverySettings, C.DelayedDeliverySettings>>();
 is<Same<P.DelayedMessage, C.DelayedMessage>>();
 is<Same<P.DelayedMessageStore, C.DelayedMessageStore>>();
 is<Equal<P.TransactionMode, C.TransactionMode>>();
