@@ -125,7 +125,10 @@ impl Ledger {
         for message in messages {
             let (handle, row) = (&message.conversation_handle, show_message(message));
             // System rows come before the others and show the number at which they came.
-            if !row.contains("DialogTimer") && !row.contains("Error") && !self.failed.contains(&message.message_id) {
+            if self.failed.contains(&message.message_id) {
+                // Nor does it say what has to follow it.
+                last = None;
+            } else if !row.contains("DialogTimer") && !row.contains("Error") {
                 let before = last.filter(|last| last.conversation_handle == *handle);
                 let before = before.map(|before| before.message_sequence_number + 1);
                 if before.is_some_and(|expected| expected != message.message_sequence_number) {
