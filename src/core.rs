@@ -10,21 +10,20 @@ use crate::cache::{Heads, Lanes, Routes, Runs};
 use crate::clock::{Clock, Pulse, Timer};
 use crate::commit::GroupCommit;
 use crate::definitions::{self, Catalog};
-use crate::delayed::{DelayedMessageStore, DelayedSettings, StorePoller, all_messages};
+use crate::delayed::{DelayedMessageStore, DelayedSettings, StorePoller};
 use crate::error::{Error, ErrorCode, Result};
 use crate::group::{GroupLocks, Locking, Sharing};
 use crate::ids::{self, Ids};
 use crate::lease::Leases;
 use crate::notice::{Critical, Notice};
-use crate::poller::Poller;
+use crate::poller::{Poller, first_due};
 use crate::recoverability::Thrown;
 use crate::stats::Tally;
-use crate::store::{Key, Mode, Range, Store, StoreName, Tx, transact};
+use crate::store::{Key, Mode, Store, StoreName, Tx, transact};
 use crate::suspend::{Gate, gated};
 use crate::sweep::DeadEntries;
 use crate::transaction::{Loss, Transaction};
 use crate::waiting::Bell;
-use crate::waits;
 use crate::work::{Number, Numbers};
 
 /// Conversation numbers are claimed in blocks of this size; what a context does not use is never used.
@@ -126,11 +125,7 @@ impl Core {
         let ids = Rc::clone(&host.ids);
         let ((instance_id, catalog), due) = transact(&*host.store, &scope, Mode::ReadWrite, async |tx| {
             let birth = definitions::birth(tx, &*ids).await?;
-            let mut due = tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?;
-            due.extend(tx.get_keys(StoreName::Delayed, &all_messages(), Some(1)).await?);
-            let mut due: Vec<f64> = due.iter().filter_map(|key| key.to_value().item(0).number()).collect();
-            due.extend(waits::next(tx, host.clock.now()).await?);
-            Ok::<_, Error>((birth, due))
+            Ok::<_, Error>((birth, first_due(tx, host.clock.now()).await?))
         })
         .await?;
         let is_shared = !matches!(host.sharing, Sharing::Alone);

@@ -1,8 +1,8 @@
 //! The poller: sleeps until the earliest due row is due, then does what is due.
 //!
 //! Every context with an open broker has one; which of them does a thing is decided by the storage transaction that deletes its row. A poller
-//! knows one number, the earliest time: read once when the database is opened, made earlier by what commits tell, read anew by each poll. As
-//! long as there is none, it does not exist.
+//! knows one number, the earliest time: read when the database is opened, made earlier by what commits tell, read anew by each poll, and once a
+//! minute, since nobody need have told: a tab may be gone between its commit and that.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -13,17 +13,20 @@ use futures_util::future::{Either, select};
 
 use crate::clock::Instant;
 use crate::core::Core;
-use crate::delayed::CircuitBreaker;
+use crate::delayed::{CircuitBreaker, all_messages};
 use crate::error::{Error, ErrorCode, Result};
 use crate::lease::BLUR;
-use crate::store::{Bound, Key, Mode, Range, StoreName, transact};
+use crate::store::{Bound, Key, Mode, Range, StoreName, Tx, transact};
 use crate::verbs::{Answer, Poll, Polled, Verb, Which};
+use crate::waits;
 use crate::work::Purpose;
 
 /// The shortest sleep: whatever is due by then is done together.
 const SHORTEST: f64 = 10.0;
-/// The longest, in milliseconds: a clock that was set is noticed by then.
+/// The longest, in milliseconds: a clock that was set is noticed by then, and what nobody told of.
 const LONGEST: f64 = 60_000.0;
+/// Without anything to wait for it looks this often, in milliseconds.
+const LOOK: f64 = 50_000.0;
 /// The most due rows in one storage transaction.
 const ROWS: usize = 256;
 
@@ -57,9 +60,9 @@ impl Core {
         self.keep_polling();
     }
 
-    /// Sees to it that there is a poller, if there is something to wait for.
+    /// Sees to it that there is a poller.
     pub(crate) fn keep_polling(self: &Rc<Self>) {
-        if self.is_open() && self.poller.next.get().is_some() && !self.poller.is_running.replace(true) {
+        if self.is_open() && !self.poller.is_running.replace(true) {
             (self.host.spawn)(run(Rc::downgrade(self)).boxed_local());
         }
     }
@@ -137,6 +140,15 @@ impl Core {
         Ok(all)
     }
 
+    /// Looks when something is due: somebody may have stored it who could tell nobody any more.
+    async fn look_up_next(self: &Rc<Self>) {
+        let now = self.host.clock.now();
+        let first =
+            transact::<_, Error>(&*self.host.store, &FIRST_DUE, Mode::ReadOnly, async |tx| first_due(tx, now).await);
+        // What can't be read now is read in a minute. A poll tells what is wrong.
+        first.await.ok().flatten().into_iter().for_each(|at| self.poll_by(at));
+    }
+
     async fn poll_some(self: &Rc<Self>, which: Which, rows: usize) -> Result<Polled> {
         let poll = Rc::new(Verb::Poll(Poll { which, rows }));
         match self.commit(poll, Purpose::Commit, 0, None, None).await? {
@@ -144,6 +156,17 @@ impl Core {
             _ => Err(crate::call::unexpected()),
         }
     }
+}
+
+/// Where [`first_due`] looks.
+const FIRST_DUE: [StoreName; 3] = [StoreName::Meta, StoreName::Due, StoreName::Delayed];
+
+/// When the first is due, or has to be looked after.
+pub(crate) async fn first_due(tx: &Tx, now: Instant) -> Result<Option<Instant>> {
+    let mut due = tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?;
+    due.extend(tx.get_keys(StoreName::Delayed, &all_messages(), Some(1)).await?);
+    let due = due.iter().filter_map(|key| key.to_value().item(0).number());
+    Ok(due.chain(waits::next(tx, now).await?).reduce(f64::min))
 }
 
 /// Whether it is the fault of one row, and others may go on.
@@ -160,26 +183,31 @@ fn trouble(core: &Rc<Core>, error: &Error) -> f64 {
     failing.pause
 }
 
-/// Lives as long as there is something to wait for and somebody to do it for. It does not keep the database open.
+/// Lives as long as there is somebody to do it for. It does not keep the database open.
 async fn run(core: Weak<Core>) {
     let (mut pause, mut seen, mut is_more) = (0.0, f64::MIN, false);
     loop {
         let Some(this) = core.upgrade() else { return };
         let now = this.host.clock.now();
-        if now < seen - BLUR && this.poller.next.get().is_some() {
+        if !this.is_open() {
+            this.poller.is_running.set(false);
+            return;
+        }
+        if now < seen - BLUR {
             // The clock was set back: what was to come soon may have become far, and should not have.
             this.poller.next.set(Some(now));
         }
         seen = now;
-        let Some(next) = this.poller.next.get().filter(|_| this.is_open()) else {
-            this.poller.is_running.set(false);
-            return;
-        };
+        let next = this.poller.next.get();
         if !std::mem::take(&mut is_more) {
             let (bell, rung) = oneshot::channel();
             this.poller.bell.replace(Some(bell));
-            let wait = if pause > 0.0 { pause } else { (next - now).clamp(SHORTEST, LONGEST) };
-            let sleep = this.host.timer.sleep(wait);
+            let sleep = match next {
+                Some(_) if pause > 0.0 => this.host.timer.sleep(pause),
+                Some(next) => this.host.timer.sleep((next - now).clamp(SHORTEST, LONGEST)),
+                // By real time: a test's clock stands still as long as nothing is due by it.
+                None => this.host.pulse.timer.sleep(LOOK),
+            };
             drop(this);
             if matches!(select(sleep, rung).await, Either::Right(_)) {
                 continue;
@@ -187,9 +215,13 @@ async fn run(core: Weak<Core>) {
         }
 
         let Some(this) = core.upgrade() else { return };
-        if !this.is_open() || next > this.host.clock.now() {
+        if !this.is_open() {
             continue;
         }
+        let Some(next) = next.filter(|next| *next <= this.host.clock.now()) else {
+            this.look_up_next().await;
+            continue;
+        };
         // What is committed from now on is told, and what was before is read.
         this.poller.next.set(None);
         match this.poll().await {

@@ -56,8 +56,8 @@ use self::sabotage::Sabotage;
 
 /// Without a wish.
 const SEEDS: u64 = 2_000;
-/// So many seeds see a broken broker.
-const SABOTAGED: usize = 120;
+/// So many seeds see a broken broker, if it takes that many: what is rare is met in one of hundreds.
+const SABOTAGED: usize = 1_500;
 
 /// For the search for an order, which calls itself once for each call and commit.
 const STACK: usize = 1 << 26;
@@ -128,80 +128,79 @@ fn check(seed: u64, is_told: bool) {
     }
 }
 
-/// What is found within some seeds of a mix when something is broken on purpose.
-fn found(sabotage: Sabotage, mix: Mix) -> Vec<Kind> {
-    let kind = |seed| run(seed, Some(sabotage), false).err().map(|violation| violation.kind);
-    let kinds: Vec<Kind> = (1..).filter(|seed| Mix::of(*seed) == mix).take(SABOTAGED).filter_map(kind).collect();
-    println!("{sabotage:?}: {kinds:?}");
-    kinds
+/// Whether what is broken on purpose is noticed, as this, within some seeds of a mix.
+fn is_found(sabotage: Sabotage, mix: Mix, kind: Kind) -> bool {
+    let seen = |seed| run(seed, Some(sabotage), false).err().map(|violation| violation.kind);
+    let mut seeds = (1..).filter(|seed| Mix::of(*seed) == mix).take(SABOTAGED);
+    seeds.any(|seed| seen(seed) == Some(kind))
 }
 
 #[test]
 fn a_cursor_that_is_not_moved_is_noticed() {
-    assert!(found(Sabotage::Cursor, Mix::Dialogs).contains(&Kind::Twice));
+    assert!(is_found(Sabotage::Cursor, Mix::Dialogs, Kind::Twice));
 }
 
 #[test]
 fn a_broken_fence_is_noticed() {
-    assert!(found(Sabotage::Fence, Mix::Dialogs).contains(&Kind::Twice));
+    assert!(is_found(Sabotage::Fence, Mix::Dialogs, Kind::Twice));
 }
 
 #[test]
 fn locks_that_keep_nobody_out_are_noticed() {
-    assert!(found(Sabotage::Locks, Mix::Dialogs).contains(&Kind::TwoReaders));
+    assert!(is_found(Sabotage::Locks, Mix::Dialogs, Kind::TwoReaders));
 }
 
 #[test]
 fn half_a_commit_is_noticed() {
-    assert!(found(Sabotage::Half, Mix::Dialogs).contains(&Kind::Unsound));
+    assert!(is_found(Sabotage::Half, Mix::Dialogs, Kind::Unsound));
 }
 
 #[test]
 fn an_answer_before_the_commit_is_noticed() {
-    assert!(found(Sabotage::Early, Mix::Dialogs).contains(&Kind::Lost));
+    assert!(is_found(Sabotage::Early, Mix::Dialogs, Kind::Lost));
 }
 
 #[test]
 fn an_enqueue_that_is_committed_twice_is_noticed() {
-    assert!(found(Sabotage::Double, Mix::Lanes).contains(&Kind::Twice));
+    assert!(is_found(Sabotage::Double, Mix::Lanes, Kind::Twice));
 }
 
 #[test]
 fn an_id_that_is_not_remembered_is_noticed() {
-    assert!(found(Sabotage::Forgetful, Mix::Lanes).contains(&Kind::Unexplained));
+    assert!(is_found(Sabotage::Forgetful, Mix::Lanes, Kind::Unexplained));
 }
 
 #[test]
 fn a_grave_that_does_not_keep_its_message_is_noticed() {
-    assert!(found(Sabotage::Grave, Mix::Lanes).contains(&Kind::Lost));
+    assert!(is_found(Sabotage::Grave, Mix::Lanes, Kind::Lost));
 }
 
 #[test]
 fn a_wait_without_an_end_is_noticed() {
-    assert!(found(Sabotage::Sleep, Mix::Lanes).contains(&Kind::Lost));
+    assert!(is_found(Sabotage::Sleep, Mix::Lanes, Kind::Lost));
 }
 
 #[test]
 fn a_dialog_outside_its_group_is_noticed() {
-    assert!(found(Sabotage::Alone, Mix::Dialogs).contains(&Kind::Unexplained));
+    assert!(is_found(Sabotage::Alone, Mix::Dialogs, Kind::Unexplained));
 }
 
 #[test]
 fn a_page_that_goes_on_in_its_sleep_is_noticed() {
-    assert!(found(Sabotage::Walk, Mix::Dialogs).contains(&Kind::TwoReaders));
+    assert!(is_found(Sabotage::Walk, Mix::Dialogs, Kind::TwoReaders));
 }
 
 #[test]
 fn a_dispatch_that_deletes_nothing_is_noticed() {
-    assert!(found(Sabotage::Undead, Mix::Later).contains(&Kind::Twice));
+    assert!(is_found(Sabotage::Undead, Mix::Later, Kind::Twice));
 }
 
 #[test]
 fn a_cancel_that_deletes_nothing_is_noticed() {
-    assert!(found(Sabotage::Deaf, Mix::Later).contains(&Kind::Revived));
+    assert!(is_found(Sabotage::Deaf, Mix::Later, Kind::Revived));
 }
 
 #[test]
 fn a_delay_that_is_too_short_is_noticed() {
-    assert!(found(Sabotage::Hurry, Mix::Later).contains(&Kind::Early));
+    assert!(is_found(Sabotage::Hurry, Mix::Later, Kind::Early));
 }

@@ -101,6 +101,18 @@ impl Timer for ManualTimer {
     }
 }
 
+/// What signs of life go by, without the looks that a poller without anything to wait for takes once a minute: those are a timer of their own.
+struct PulseTimer {
+    signs: Rc<ManualTimer>,
+    looks: Rc<ManualTimer>,
+}
+
+impl Timer for PulseTimer {
+    fn sleep(&self, ms: f64) -> LocalBoxFuture<'static, ()> {
+        if ms == 50_000.0 { self.looks.sleep(ms) } else { self.signs.sleep(ms) }
+    }
+}
+
 /// Bytes that never repeat and are the same in every run.
 struct CountedIds(RefCell<Chance>);
 
@@ -125,6 +137,8 @@ pub(crate) struct TestHost {
     pub(crate) timer: Rc<ManualTimer>,
     /// For signs of life.
     pub(crate) pulse: Rc<ManualTimer>,
+    /// For looks at what is due that nobody told of.
+    pub(crate) looks: Rc<ManualTimer>,
     /// What was told to other contexts.
     pub(crate) notices: Rc<RefCell<Vec<Notice>>>,
     /// The origin's.
@@ -134,7 +148,8 @@ pub(crate) struct TestHost {
 /// A host over a store. `seed`: another one for every context of a database.
 pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
     let clock = Rc::new(ManualClock(Cell::new(1_700_000_000_000.0)));
-    let (timer, pulse) = (Rc::new(ManualTimer::default()), Rc::new(ManualTimer::default()));
+    let (timer, pulse, looks): (Rc<ManualTimer>, Rc<ManualTimer>, Rc<ManualTimer>) = Default::default();
+    let pulse_timer = PulseTimer { signs: Rc::clone(&pulse), looks: Rc::clone(&looks) };
     let notices = Rc::new(RefCell::new(Vec::new()));
     let told = Rc::clone(&notices);
     let locks = OriginLocks::default();
@@ -145,14 +160,14 @@ pub(crate) fn host(store: Rc<dyn Store>, seed: u64) -> TestHost {
         timer: Rc::<ManualTimer>::clone(&timer),
         ids: ids(seed),
         sharing: Sharing::Locks(Rc::new(locks.of_tab(seed))),
-        pulse: Pulse { clock: Rc::<ManualClock>::clone(&clock), timer: Rc::<ManualTimer>::clone(&pulse) },
+        pulse: Pulse { clock: Rc::<ManualClock>::clone(&clock), timer: Rc::new(pulse_timer) },
         delayed: pocket_broker::DelayedSettings::default(),
         delayed_store: None,
         is_hidden: Rc::new(|| false),
         spawn: Rc::new(spawn),
         wake: Rc::new(move |notice| told.borrow_mut().push(notice.clone())),
     };
-    TestHost { host, clock, timer, pulse, notices, locks }
+    TestHost { host, clock, timer, pulse, looks, notices, locks }
 }
 
 #[cfg(target_arch = "wasm32")]

@@ -186,6 +186,11 @@ impl Shop {
         &self.host.pulse
     }
 
+    /// What this tab looks at what is due by when nothing is.
+    pub(crate) fn looks(&self) -> &ManualTimer {
+        &self.host.looks
+    }
+
     /// What the commits have told since the last call.
     pub(crate) fn notices(&self) -> Vec<Notice> {
         let mut notices = self.host.notices.take();

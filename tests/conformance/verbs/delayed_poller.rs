@@ -12,6 +12,8 @@ use super::delayed::{at, count, enqueue_later, later, waiting};
 use super::poller::{settle, until_ready, until_sleeping, wake};
 
 mount! {
+    p01_what_nobody_told_of_is_found_within_a_minute,
+    p01_what_nobody_told_of_is_found_during_a_long_sleep,
     p04_far_times_are_slept_for_a_minute_at_a_time,
     p09_p10_p11_p75_what_is_sooner_wakes_it,
     p12_p13_p19_p20_one_look_at_a_time_and_one_for_all_that_was_told,
@@ -26,6 +28,45 @@ mount! {
 }
 
 const DAY: f64 = 86_400_000.0;
+
+/// As if a tab had died between the commit and the hint: the message is there, and whoever has stored it tells nobody.
+async fn store_silently(shop: &Shop, delay: f64) {
+    let tab = shop.another_tab().await;
+    let options = EnqueueOptions { delay: Some(Delay::After(delay)), ..EnqueueOptions::default() };
+    tab.enqueue_later("kitchen", vec![shop.message("DEFAULT", "m1")], options).await.expect("it can be enqueued");
+    tab.close().await;
+    settle().await;
+}
+
+async fn p01_what_nobody_told_of_is_found_within_a_minute(shop: &Shop) {
+    settle().await;
+    assert_eq!(shop.looks().sleeps(), [50_000.0], "it looks, whatever it has heard");
+    store_silently(shop, 5_000.0).await;
+    until_sleeping(shop, &[]).await;
+    shop.faults.reset_counts();
+    shop.looks().fire();
+    until_sleeping(shop, &[5_000.0]).await;
+    assert_eq!((shop.faults.calls(Operation::Begin), shop.faults.writes()), (1, 0), "it only looks");
+    assert_eq!(shop.looks().sleeping(), 0);
+    wake(shop, 5_000.0);
+    until_ready(shop, "kitchen", 1).await;
+    settle().await;
+    assert_eq!(shop.looks().sleeping(), 1);
+    shop.broker.close().await;
+    settle().await;
+    assert_eq!((shop.looks().sleeping(), shop.timer().sleeping()), (0, 0));
+}
+
+async fn p01_what_nobody_told_of_is_found_during_a_long_sleep(shop: &Shop) {
+    enqueue_later(shop, "kitchen", "far", at(DAY)).await;
+    until_sleeping(shop, &[60_000.0]).await;
+    store_silently(shop, 90_000.0).await;
+    until_sleeping(shop, &[60_000.0]).await;
+    wake(shop, 60_000.0);
+    until_sleeping(shop, &[30_000.0]).await;
+    wake(shop, 30_000.0);
+    until_ready(shop, "kitchen", 1).await;
+}
 
 /// P3.
 async fn p04_far_times_are_slept_for_a_minute_at_a_time(shop: &Shop) {
