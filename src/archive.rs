@@ -6,6 +6,7 @@ use num_traits::ToPrimitive;
 
 use crate::body::Value;
 use crate::clock::Instant;
+use crate::columns::Columns;
 use crate::conversation::Conversation;
 use crate::error::Result;
 use crate::ids::Role;
@@ -134,13 +135,16 @@ fn archived(owner: &Owner, queue: &str, key: [f64; 4], run: &Run, from: usize, r
         last: run.first() + count(from + rows.count.saturating_sub(1)),
         count: rows.count,
         sequence: rows.sequence,
-        types: rows.types.clone(),
         times: rows.times.clone(),
-        ids: rows.ids.clone(),
-        headers: rows.headers.clone(),
-        bodies: rows.bodies.clone(),
-        packings: rows.packings.clone(),
-        large: Vec::new(),
+        columns: Columns {
+            types: rows.types.clone(),
+            ids: rows.ids.clone(),
+            headers: rows.headers.clone(),
+            bodies: rows.bodies.clone(),
+            packings: rows.packings.clone(),
+            large: Vec::new(),
+            size: run.columns.size,
+        },
         ..run.clone()
     };
     let mut record = vec![Value::from(1u32)];

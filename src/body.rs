@@ -19,6 +19,9 @@ pub use value::Value;
 #[derive(Clone, Debug)]
 pub struct Part(Inner);
 
+/// So many pieces of lists become one list without a look at their items.
+const STRETCHES: usize = 8;
+
 #[derive(Clone, Debug)]
 enum Inner {
     Own(Value),
@@ -41,13 +44,20 @@ impl Part {
 
     /// A list of these.
     pub(crate) fn list<'a>(parts: impl ExactSizeIterator<Item = &'a Self> + Clone) -> Value {
-        if let Some(Self(Inner::Item(list, from))) = parts.clone().next() {
-            let follows = |(part, index): (&Self, usize)| matches!(&part.0, Inner::Item(other, at) if *at == index && Rc::ptr_eq(other, list));
-            if parts.clone().zip(*from..).all(follows) {
-                return list.slice(*from, from + parts.len());
+        // Stretches of items that follow each other in one list, as long as there are few.
+        let mut stretches: Vec<(&Rc<Value>, usize, usize)> = Vec::new();
+        for part in parts.clone() {
+            let Inner::Item(list, index) = &part.0 else { return Value::list(parts.map(Self::value).collect()) };
+            match stretches.last_mut() {
+                Some((same, _, end)) if index == end && Rc::ptr_eq(list, same) => *end += 1,
+                _ => stretches.push((list, *index, index + 1)),
+            }
+            if stretches.len() > STRETCHES {
+                return Value::list(parts.map(Self::value).collect());
             }
         }
-        Value::list(parts.map(Self::value).collect())
+        let slices = stretches.into_iter().map(|(list, from, to)| list.slice(from, to));
+        slices.reduce(Value::concat).unwrap_or_else(|| Value::list(Vec::new()))
     }
 }
 

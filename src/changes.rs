@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::body::{Body, Value};
 use crate::conversation::{Conversation, System};
-use crate::delayed::Delayed;
+use crate::delayed::Shift;
 use crate::error::Error;
 use crate::ids::{Role, SideId};
 use crate::lane::Lane;
@@ -82,8 +82,8 @@ pub(crate) struct Changes {
     /// Lanes that were begun, and ids that were noted (queue, id) with the message that has it.
     pub(crate) lanes: Map<Lane, u64>,
     pub(crate) seen: Map<(u32, Rc<str>), Uuid>,
-    /// Delayed messages that were stored or moved, as they are now; `None`: they are gone.
-    pub(crate) delayed: Map<Uuid, Option<Rc<Delayed>>>,
+    /// What becomes of delayed messages.
+    pub(crate) delayed: Map<Uuid, Shift>,
     /// What is left of a block of conversation numbers that was claimed: the next, and its end.
     pub(crate) block: (u64, u64),
     /// Writes that concern no cached record.
@@ -119,8 +119,8 @@ enum Undo {
     Seen((u32, Rc<str>)),
     /// The id was noted with this message.
     Forgotten((u32, Rc<str>), Uuid),
-    /// The delayed message was noted as this.
-    Delayed(Uuid, Option<Option<Rc<Delayed>>>),
+    /// This was noted of the delayed message.
+    Delayed(Uuid, Option<Shift>),
 }
 
 /// A point to go back to.
@@ -163,6 +163,7 @@ impl Changes {
     pub(crate) fn handed_over(&mut self) {
         self.conversations.for_each(Cached::handed_over);
         self.queues.for_each(Cached::handed_over);
+        self.delayed.clear();
         self.effects = 0;
     }
 
@@ -301,9 +302,10 @@ impl Changes {
         }
     }
 
-    /// A delayed message is this now.
-    pub(crate) fn note_delayed(&mut self, id: Uuid, now: Option<Rc<Delayed>>) {
-        let before = self.delayed.insert(id, now);
+    /// This becomes of a delayed message.
+    pub(crate) fn note_delayed(&mut self, id: Uuid, shift: Shift) {
+        self.effects += 1;
+        let before = self.delayed.insert(id, shift);
         self.undo.push(Undo::Delayed(id, before));
     }
 

@@ -1,11 +1,12 @@
 //! From changed records to writes: runs, turns, conversations, queues.
 
 use crate::changes::Pending;
+use crate::columns::run_length;
 use crate::conversation::{Conversation, Side};
 use crate::ids::{Role, SideId};
 use crate::lane::{self, Lane};
 use crate::map::Map;
-use crate::message::{self, Class, RUN_BYTES, RUN_ROWS, Row, Run};
+use crate::message::{self, Class, Run};
 use crate::record::float;
 use crate::stop::Outcome;
 use crate::store::{Change, Key, StoreName};
@@ -18,6 +19,7 @@ const ORDERS: u64 = 65_536;
 impl Work<'_> {
     /// Turns everything that has changed into writes.
     pub(crate) fn flush(&mut self) -> Outcome<()> {
+        self.flush_delayed()?;
         self.remove_empty_lanes()?;
         self.claim_orders()?;
         let arrivals = self.flush_rows()?;
@@ -208,7 +210,7 @@ impl Pending {
         let mut done = 0;
         let mut rest = self.rows.as_slice();
         while !rest.is_empty() {
-            let (rows, remaining) = rest.split_at(run_length(rest));
+            let (rows, remaining) = rest.split_at(run_length(rest.iter().map(|row| &row.body)));
             runs.push(Run::of(
                 self.side,
                 self.class,
@@ -223,14 +225,4 @@ impl Pending {
         }
         runs
     }
-}
-
-/// How many of the rows go into the next run: as many as fit, but at least one.
-fn run_length(rows: &[Row]) -> usize {
-    let mut size = 0.0;
-    let fits = |row: &&Row| {
-        size += if row.body.size >= message::LARGE_BODY { 64.0 } else { row.body.size };
-        size <= RUN_BYTES
-    };
-    rows.iter().take(RUN_ROWS).take_while(fits).count().max(1)
 }

@@ -96,6 +96,7 @@ mod cache;
 mod call;
 mod changes;
 pub mod clock;
+mod columns;
 mod commit;
 pub mod conversation;
 mod core;

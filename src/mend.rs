@@ -222,11 +222,11 @@ fn lost_in(work: &Work<'_>, service: Option<u32>, handle: Rc<str>, sequence: u64
     }
 }
 
-/// Puts a record of a message that nobody has got yet into the error queue, as it is. Its own records stay the caller's to delete.
+/// Puts a record of messages that nobody has got yet into the error queue, as it is. Their own records stay the caller's to delete.
 pub(crate) fn bury_record(
     work: &mut Work<'_>,
     (store, key): (StoreName, &Key),
-    record: Value,
+    (record, count): (Value, u64),
     bodies: Vec<Value>,
     problem: Unreadable,
 ) -> Outcome<()> {
@@ -234,7 +234,7 @@ pub(crate) fn bury_record(
     let failed = lost_in(work, None, "".into(), 0, &problem);
     let row = raw_row(work, store, key, record, bodies);
     work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
-    work.changes.counts.dropped += 1;
+    work.changes.counts.dropped += count;
     error_queue::put(work, failed, row)
 }
 

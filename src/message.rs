@@ -1,7 +1,7 @@
 //! Messages: rows while they are written, runs on disk, and what a reader gets.
 //!
 //! A run is a record of up to 256 messages of one side that were stored together. It is never changed afterwards: what has been received
-//! is said by the side's cursor. A column whose values are all equal is one value.
+//! is said by the side's cursor.
 
 use std::rc::Rc;
 
@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::body::{Body, Part, Value};
 use crate::clock::Instant;
+use crate::columns::{Column, Columns};
 use crate::ids::SideId;
 use crate::record::{self, Fields, Read, Unreadable};
 use crate::store::{Key, Range};
@@ -97,52 +98,6 @@ pub(crate) struct Row {
     pub(crate) body: Body,
 }
 
-/// One value for all rows, or one each.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Column<T> {
-    Same(T),
-    Each(Vec<T>),
-}
-
-impl<T: Clone + PartialEq> Column<T> {
-    fn of(values: Vec<T>) -> Self {
-        match values.split_first() {
-            Some((first, rest)) if rest.iter().all(|value| value == first) => Self::Same(first.clone()),
-            _ => Self::Each(values),
-        }
-    }
-
-    pub(crate) fn get(&self, index: usize) -> Option<&T> {
-        match self {
-            Self::Same(value) => Some(value),
-            Self::Each(values) => values.get(index),
-        }
-    }
-
-    pub(crate) fn slice(&self, from: usize, to: usize) -> Self {
-        match self {
-            Self::Same(value) => Self::Same(value.clone()),
-            Self::Each(values) => Self::Each(values.get(from..to).unwrap_or_default().to_vec()),
-        }
-    }
-
-    fn record(&self, value: impl Fn(&T) -> Value) -> Value {
-        match self {
-            Self::Same(same) => value(same),
-            Self::Each(values) => Value::list(values.iter().map(value).collect()),
-        }
-    }
-
-    fn read(column: &Value, value: impl Fn(&Value) -> Option<T>, problem: &'static str) -> Read<Self> {
-        let read = |item: &Value| value(item).ok_or(Unreadable::Field(problem));
-        if column.is_list() {
-            column.items().iter().map(read).collect::<Read<_>>().map(Self::Each)
-        } else {
-            read(column).map(Self::Same)
-        }
-    }
-}
-
 /// A record of the store `messages`.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
@@ -157,19 +112,8 @@ pub(crate) struct Run {
     pub(crate) count: usize,
     /// The sequence number of the first row.
     pub(crate) sequence: u64,
-    pub(crate) types: Column<Rc<str>>,
     pub(crate) times: Column<Instant>,
-    /// 16 bytes a row.
-    pub(crate) ids: Value,
-    /// A list, or null: none has any.
-    pub(crate) headers: Value,
-    /// A list.
-    pub(crate) bodies: Value,
-    /// A list, or null: all 0.
-    pub(crate) packings: Value,
-    /// Which bodies have records of their own, and their sizes.
-    pub(crate) large: Vec<(usize, f64)>,
-    pub(crate) size: f64,
+    pub(crate) columns: Columns,
 }
 
 /// A body that gets a record of its own: its number and its value.
@@ -187,27 +131,12 @@ impl Run {
         sequence: u64,
         rows: &[Row],
     ) -> (Self, Vec<LargeBody>) {
-        let is_large = |row: &Row| row.body.size >= LARGE_BODY;
-        let large: Vec<(usize, f64)> = rows
-            .iter()
-            .enumerate()
-            .filter(|(_, row)| is_large(row))
-            .map(|(index, row)| (index, row.body.size))
-            .collect();
         let apart = rows
             .iter()
             .enumerate()
-            .filter(|(_, row)| is_large(row))
+            .filter(|(_, row)| row.body.is_large())
             .map(|(index, row)| (first + count(index), row.body.value.value()))
             .collect();
-        let bodies = if large.is_empty() {
-            Part::list(rows.iter().map(|row| &row.body.value))
-        } else {
-            let body = |row: &Row| if is_large(row) { Value::undefined() } else { row.body.value.value() };
-            Value::list(rows.iter().map(body).collect())
-        };
-        let mut ids = Vec::with_capacity(rows.len() * 16);
-        rows.iter().for_each(|row| ids.extend_from_slice(row.id.as_bytes()));
         let run = Self {
             side,
             class,
@@ -216,22 +145,8 @@ impl Run {
             last: first + count(rows.len().saturating_sub(1)),
             count: rows.len(),
             sequence,
-            types: Column::of(rows.iter().map(|row| Rc::clone(&row.message_type)).collect()),
             times: Column::of(rows.iter().map(|row| row.time).collect()),
-            ids: Value::from_bytes(&ids),
-            headers: if rows.iter().all(|row| row.headers.is_none()) {
-                Value::null()
-            } else {
-                Value::list(rows.iter().map(|row| row.headers.as_ref().map(Part::value).unwrap_or_default()).collect())
-            },
-            bodies,
-            packings: if rows.iter().all(|row| row.body.packing == 0) {
-                Value::null()
-            } else {
-                Value::list(rows.iter().map(|row| Value::from(row.body.packing)).collect())
-            },
-            large,
-            size: rows.iter().map(|row| row.body.size).sum(),
+            columns: Columns::of(rows),
         };
         (run, apart)
     }
@@ -251,8 +166,7 @@ impl Run {
     }
 
     pub(crate) fn record(&self) -> Value {
-        let large =
-            self.large.iter().flat_map(|(index, size)| [record::value(count(*index)), Value::from(*size)]).collect();
+        let columns = &self.columns;
         let mut run = vec![
             ("v", Value::from(1u32)),
             ("c", record::value(self.side.number())),
@@ -261,14 +175,14 @@ impl Run {
             ("n", record::value(count(self.count))),
             ("q", record::value(self.sequence)),
             ("o", record::value(self.first_order)),
-            ("t", self.types.record(|name| Value::from(&**name))),
+            ("t", columns.types_record()),
             ("e", self.times.record(|time| Value::from(*time))),
-            ("i", self.ids.clone()),
-            ("h", self.headers.clone()),
-            ("b", self.bodies.clone()),
-            ("p", self.packings.clone()),
-            ("x", Value::list(large)),
-            ("z", Value::from(self.size)),
+            ("i", columns.ids.clone()),
+            ("h", columns.headers.clone()),
+            ("b", columns.bodies.clone()),
+            ("p", columns.packings.clone()),
+            ("x", columns.large_record()),
+            ("z", Value::from(columns.size)),
         ];
         // Without this field the run is not in the index, and so in no queue.
         if let Some(service) = self.service {
@@ -283,8 +197,6 @@ impl Run {
         let mut head = Fields::open(&head)?;
         let side = SideId::from_number(head.number()?);
         let class = head.small()?;
-        let large = record.field("x");
-        let mut pairs = Fields::part(&large)?;
         let run = Self {
             side,
             class: Class::ALL
@@ -296,27 +208,10 @@ impl Run {
             count: usize::try_from(head.number()?).map_err(|_| Unreadable::Field("a count is too large"))?,
             sequence: head.number()?,
             first_order: head.number()?,
-            types: Column::read(&record.field("t"), |item| item.text().map(Rc::from), "a message type is missing")?,
             times: Column::read(&record.field("e"), Value::number, "a time is missing")?,
-            ids: record.field("i"),
-            headers: record.field("h"),
-            bodies: record.field("b"),
-            packings: record.field("p"),
-            large: (0..large.len() / 2)
-                .map(|_| Ok((usize::try_from(pairs.number()?).unwrap_or(usize::MAX), pairs.float()?)))
-                .collect::<Read<_>>()?,
-            size: record.field("z").number().ok_or(Unreadable::Field("the size is missing"))?,
+            columns: Columns::read(["t", "i", "h", "b", "p", "x", "z"].map(|name| record.field(name)))?,
         };
-        let complete = |column: &Value| column.is_null() || column.len() == run.count;
-        if run.count == 0
-            || run.count > RUN_ROWS
-            || run.bodies.len() != run.count
-            || !complete(&run.headers)
-            || !complete(&run.packings)
-            || run.ids.byte_length() != run.count * 16
-        {
-            return Err(Unreadable::Field("its columns do not have its length"));
-        }
+        run.columns.check(run.count)?;
         Ok(run)
     }
 }

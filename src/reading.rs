@@ -147,7 +147,7 @@ fn fill(
     let id = take.side;
     for (kind, number) in readable.system.iter().copied() {
         let run = read_system(work, id, number)?;
-        if !allowance.take(run.size) {
+        if !allowance.take(run.columns.size) {
             return Ok(());
         }
         let row = Rows::of(&work.catalog, owner, &run, 0, run.count, Status::RetainedReceived);
@@ -251,7 +251,7 @@ fn no_body(key: &Key) -> Error {
 impl Run {
     /// Which of the rows `from` to `to` have bodies with records of their own.
     pub(crate) fn large_between(&self, from: usize, to: usize) -> impl Iterator<Item = usize> {
-        self.large.iter().map(|(index, _)| *index).filter(move |index| (from..to).contains(index))
+        self.columns.large.iter().map(|(index, _)| *index).filter(move |index| (from..to).contains(index))
     }
 
     fn body_key(&self, index: usize) -> Key {
@@ -265,18 +265,18 @@ impl Run {
                 let key = self.body_key(index);
                 work.get(StoreName::Bodies, key.clone())?.ok_or_else(|| no_body(&key))?
             }
-            None => self.bodies.item(index),
+            None => self.columns.bodies.item(index),
         };
-        let packing = self.packings.item(index).number().and_then(|packing| packing.to_u32()).unwrap_or(0);
+        let packing = self.columns.packings.item(index).number().and_then(|packing| packing.to_u32()).unwrap_or(0);
         Ok(self.row_with(index, Body { value: value.into(), packing, size: self.size_of(index) }))
     }
 
     /// The same with another body.
     pub(crate) fn row_with(&self, index: usize, body: Body) -> Row {
-        let id = self.ids.byte_slice(index * 16, index * 16 + 16).bytes();
-        let headers = self.headers.item(index);
+        let id = self.columns.ids.byte_slice(index * 16, index * 16 + 16).bytes();
+        let headers = self.columns.headers.item(index);
         Row {
-            message_type: self.types.get(index).cloned().unwrap_or_else(|| "".into()),
+            message_type: self.columns.types.get(index).cloned().unwrap_or_else(|| "".into()),
             id: id.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).unwrap_or_default(),
             time: self.times.get(index).copied().unwrap_or_default(),
             headers: (!headers.is_null() && !headers.is_undefined()).then(|| Part::from(headers)),
@@ -286,9 +286,9 @@ impl Run {
 
     /// The size of one row's body: its own if it is large, else the average.
     pub(crate) fn size_of(&self, index: usize) -> f64 {
-        let large: f64 = self.large.iter().map(|(_, size)| size).sum();
-        let own = self.large.iter().find(|(other, _)| *other == index).map(|(_, size)| *size);
-        own.unwrap_or_else(|| (self.size - large).max(0.0) / self.count.to_f64().unwrap_or(1.0))
+        let large: f64 = self.columns.large.iter().map(|(_, size)| size).sum();
+        let own = self.columns.large.iter().find(|(other, _)| *other == index).map(|(_, size)| *size);
+        own.unwrap_or_else(|| (self.columns.size - large).max(0.0) / self.count.to_f64().unwrap_or(1.0))
     }
 }
 

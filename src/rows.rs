@@ -4,12 +4,13 @@ use std::rc::Rc;
 
 use crate::body::Value;
 use crate::clock::Instant;
+use crate::columns::Column;
 use crate::conversation::Conversation;
 use crate::definitions::{Catalog, DEFAULT};
 use crate::error_queue::FailedAt;
 use crate::ids::Role;
 use crate::lane::Place;
-use crate::message::{Class, Column, Run, Status, count, system};
+use crate::message::{Class, Run, Status, count, system};
 use crate::recoverability::Retry;
 
 /// Rows that follow each other in a queue: the same conversation, the same status, orders and sequence numbers that rise by one.
@@ -92,7 +93,7 @@ impl Owner {
 impl Rows {
     /// Rows `from` (included) to `to` (excluded) of a run.
     pub(crate) fn of(catalog: &Catalog, owner: &Owner, run: &Run, from: usize, to: usize, status: Status) -> Self {
-        let types = run.types.slice(from, to);
+        let types = run.columns.types.slice(from, to);
         // What `enqueue` takes the queue says.
         let taken = owner.lane.as_ref().and_then(|_| catalog.queues.get(&owner.service)).map(|queue| queue.body);
         let letter = |name: &Rc<str>| {
@@ -122,10 +123,10 @@ impl Rows {
             service_name: Rc::clone(if status == Status::RetainedSent { &owner.far_service } else { &owner.service }),
             contract: Rc::clone(&owner.contract),
             key: owner.lane.as_ref().and_then(|lane| lane.key.text()).cloned(),
-            ids: if whole { run.ids.clone() } else { run.ids.byte_slice(from * 16, to * 16) },
-            headers: cut(&run.headers),
-            bodies: cut(&run.bodies),
-            packings: cut(&run.packings),
+            ids: if whole { run.columns.ids.clone() } else { run.columns.ids.byte_slice(from * 16, to * 16) },
+            headers: cut(&run.columns.headers),
+            bodies: cut(&run.columns.bodies),
+            packings: cut(&run.columns.packings),
             is_reversed: false,
             archived: None,
             failed: owner.lane.as_ref().and_then(|lane| lane.failed.clone()),

@@ -66,8 +66,8 @@ pub(crate) fn end(work: &mut Work<'_>) -> Outcome<()> {
         }
     }
     // All that they are about, at once.
-    let put_back = too_long.iter().filter(|(due, _)| due.kind == DueKind::PutBack).map(|(due, _)| place(due).key());
-    let put_back = read(work, StoreName::Delayed, put_back.collect::<Vec<_>>().into_iter());
+    let put_back = too_long.iter().filter(|(due, _)| due.kind == DueKind::PutBack).map(|(due, _)| place(due));
+    let put_back = delayed::read_ahead(work, put_back);
     work.need(too_long.iter().filter_map(|(due, _)| due.conversation()), [])?;
     put_back?;
     for (due, record) in too_long {

@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::{Audit, Expected, keys, records};
 use crate::conversation::Conversation;
-use crate::delayed::Delayed;
 use crate::delayed::custom::{self, Whereabouts};
+use crate::delayed::{Delayed, Place, Run};
 use crate::error::Result;
 use crate::ids::{Decoded, SideId};
 use crate::message::count;
@@ -17,8 +17,9 @@ use crate::store::{Key, StoreName, Tx};
 /// The delayed store, and how many messages the numbers say that it has.
 #[derive(Default)]
 pub(super) struct Waiting {
-    messages: Vec<Delayed>,
-    /// Those that came through the hop, and have a name.
+    runs: Vec<Run>,
+    /// Those that lie in the hop, and those that came through it and have a name.
+    in_hop: Vec<Delayed>,
     named: Vec<(Uuid, Whereabouts)>,
     problems: Vec<String>,
     counted: u64,
@@ -30,13 +31,15 @@ impl Waiting {
         for (key, record) in records(tx, StoreName::Delayed).await? {
             let value = key.to_value();
             let read = match value.item(0).text().as_deref() {
-                Some("gone") => custom::read_gone(&record).map(|_| None),
-                Some(_) => custom::stamp_of(&value).and_then(|stamp| custom::read(stamp, &record)).map(Some),
-                None => Delayed::read(&value, &record).map(Some),
+                Some("gone") => custom::read_gone(&record).map(drop),
+                Some(_) => {
+                    let read = custom::stamp_of(&value).and_then(|stamp| custom::read(stamp, &record));
+                    read.map(|delayed| waiting.in_hop.push(delayed))
+                }
+                None => Run::read(&value, &record).map(|run| waiting.runs.push(run)),
             };
-            match read {
-                Ok(delayed) => waiting.messages.extend(delayed),
-                Err(problem) => waiting.problems.push(format!("delayed message {key:?}: {problem:?}")),
+            if let Err(problem) = read {
+                waiting.problems.push(format!("delayed messages {key:?}: {problem:?}"));
             }
         }
         for (key, record) in records(tx, StoreName::Members).await? {
@@ -59,46 +62,25 @@ impl Waiting {
 
 impl Audit {
     pub(super) fn check_delayed(&mut self, conversations: &BTreeMap<u64, Conversation>, expected: &mut Expected) {
-        let Waiting { messages, named, problems, counted } = std::mem::take(&mut self.waiting);
+        let Waiting { runs, in_hop, named, problems, counted } = std::mem::take(&mut self.waiting);
         self.found.extend(problems);
-        if counted != count(messages.len()) {
-            self.find("delayed messages", counted, format!("a recount gives {}", messages.len()));
+        let recount = runs.iter().map(|run| run.key.count).sum::<u64>() + count(in_hop.len());
+        if counted != recount {
+            self.find("delayed messages", counted, format!("a recount gives {recount}"));
         }
         let mut sides: BTreeMap<SideId, u64> = BTreeMap::new();
-        for (id, found) in &named {
-            if let Some(side) = found.side {
-                *sides.entry(side).or_default() += 1;
-                expected.members.insert(custom::mark(side, found.place.stamp));
-            } else if found.is_in_store {
-                self.find("delayed message", id, "it has a name that leads nowhere");
+        self.check_hop(&in_hop, &named, &mut sides, expected);
+        let mut before: Option<Place> = None;
+        for run in &runs {
+            if let (Some(side), Some(mark)) = (run.key.side, run.key.mark()) {
+                *sides.entry(side).or_default() += run.key.count;
+                expected.members.insert(mark);
             }
-            expected.members.insert(custom::name(*id));
-        }
-        for delayed in messages.iter().filter(|delayed| delayed.hop.is_some()) {
-            let whereabouts = Whereabouts { place: delayed.place, side: delayed.side(), is_in_store: false };
-            if !named.contains(&(delayed.id, whereabouts)) {
-                self.find("delayed message", delayed.id, "it is in the hop, and has no name");
-            }
-            if delayed.is_large() && !self.bodies.remove(&delayed.body_key()) {
-                self.find("delayed message", delayed.id, "its body is missing");
-            }
-        }
-        for delayed in messages.iter().filter(|delayed| delayed.hop.is_none()) {
-            if let Some(side) = delayed.side() {
-                *sides.entry(side).or_default() += 1;
-                expected.members.insert(Delayed::mark(side, delayed.place));
-                let is_there = delayed.handle().and_then(|handle| Decoded::parse(handle)).is_some_and(|decoded| {
-                    conversations.get(&side.conversation).is_some_and(|conversation| conversation.has(decoded))
-                });
-                if !is_there {
-                    self.find("delayed message", delayed.id, "its conversation is gone");
+            for delayed in &run.messages {
+                if before.replace(delayed.place).is_some_and(|before| before.compare(delayed.place).is_ge()) {
+                    self.find("delayed message", delayed.id, "it is not behind those that were stored before it");
                 }
-            }
-            if delayed.is_named {
-                expected.members.insert(Delayed::name(delayed.id));
-            }
-            if delayed.is_large() && !self.bodies.remove(&delayed.body_key()) {
-                self.find("delayed message", delayed.id, "its body is missing");
+                self.check_message(delayed, conversations, expected);
             }
         }
         for conversation in conversations.values() {
@@ -114,6 +96,55 @@ impl Audit {
                     );
                 }
             }
+        }
+    }
+
+    fn check_hop(
+        &mut self,
+        in_hop: &[Delayed],
+        named: &[(Uuid, Whereabouts)],
+        sides: &mut BTreeMap<SideId, u64>,
+        expected: &mut Expected,
+    ) {
+        for (id, found) in named {
+            if let Some(side) = found.side {
+                *sides.entry(side).or_default() += 1;
+                expected.members.insert(custom::mark(side, found.place.stamp));
+            } else if found.is_in_store {
+                self.find("delayed message", id, "it has a name that leads nowhere");
+            }
+            expected.members.insert(custom::name(*id));
+        }
+        for delayed in in_hop {
+            let whereabouts = Whereabouts { place: delayed.place, side: delayed.side(), is_in_store: false };
+            if !named.contains(&(delayed.id, whereabouts)) {
+                self.find("delayed message", delayed.id, "it is in the hop, and has no name");
+            }
+            if delayed.is_large() && !self.bodies.remove(&delayed.body_key()) {
+                self.find("delayed message", delayed.id, "its body is missing");
+            }
+        }
+    }
+
+    fn check_message(
+        &mut self,
+        delayed: &Delayed,
+        conversations: &BTreeMap<u64, Conversation>,
+        expected: &mut Expected,
+    ) {
+        if let Some(decoded) = delayed.handle().and_then(|handle| Decoded::parse(handle)) {
+            let conversation = conversations.get(&decoded.side.conversation);
+            if !conversation.is_some_and(|conversation| conversation.has(decoded)) {
+                self.find("delayed message", delayed.id, "its conversation is gone");
+            }
+        }
+        if delayed.is_named {
+            expected.members.insert(Delayed::name(delayed.id));
+        } else if Place::of(delayed.id) != Some(delayed.place) {
+            self.find("delayed message", delayed.id, "nothing leads to it");
+        }
+        if delayed.is_large() && !self.bodies.remove(&delayed.body_key()) {
+            self.find("delayed message", delayed.id, "its body is missing");
         }
     }
 }

@@ -70,8 +70,9 @@ impl Audit {
             let lane = conversations.get(&run.side.conversation).and_then(|conversation| conversation.lane.as_ref());
             lane.filter(|_| run.class == Class::Received).map_or(0, |lane| lane.base)
         };
-        let numbers =
-            |run: &Run| -> Vec<u64> { run.large.iter().map(|(index, _)| run.first() + count(*index)).collect() };
+        let numbers = |run: &Run| -> Vec<u64> {
+            run.columns.large.iter().map(|(index, _)| run.first() + count(*index)).collect()
+        };
         let is_left = |run: &Run, number: &u64| *number >= ended(run);
         let mut named = std::collections::BTreeSet::new();
         for run in self.runs.values().flatten() {
@@ -89,7 +90,8 @@ impl Audit {
                     let is_in = |interval: &Interval| (interval.from..interval.to).contains(&number);
                     run.class == Class::System || side.is_none_or(|side| needed(side, run.class).iter().any(is_in))
                 };
-                run.large
+                run.columns
+                    .large
                     .iter()
                     .any(|(index, _)| self::key(run, *index) == *key && is_needed(run.first() + count(*index)))
             })
@@ -259,7 +261,7 @@ fn check_summary(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
     if side.runs < count(runs.len()) {
         problems.push(format!("it says that it has {} runs, and there are {}", side.runs, runs.len()));
     }
-    if !side.has_bodies && runs.iter().any(|run| !run.large.is_empty()) {
+    if !side.has_bodies && runs.iter().any(|run| !run.columns.large.is_empty()) {
         problems.push("it has large bodies and does not know it".to_owned());
     }
     let visible = || runs.iter().filter(|run| run.service.is_some());

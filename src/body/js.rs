@@ -140,6 +140,15 @@ impl Value {
         }
     }
 
+    /// An array with the items of both.
+    #[must_use]
+    pub(crate) fn concat(self, more: Self) -> Self {
+        match (self.array(), more.array()) {
+            (Some(list), Some(more)) => Self(list.concat(more).into()),
+            _ => Self::undefined(),
+        }
+    }
+
     /// A field of an object; `undefined` where there is none.
     pub fn field(&self, name: &str) -> Self {
         Self(Reflect::get(&self.0, &wasm_bindgen::intern(name).into()).unwrap_or(JsValue::UNDEFINED))

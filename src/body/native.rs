@@ -165,6 +165,15 @@ impl Value {
         }
     }
 
+    /// An array with the items of both.
+    #[must_use]
+    pub(crate) fn concat(self, more: Self) -> Self {
+        match (self, more) {
+            (Self::List(list), Self::List(more)) => Self::List(list.into_iter().chain(more).collect()),
+            _ => Self::Undefined,
+        }
+    }
+
     /// A field of an object; `undefined` where there is none.
     pub fn field(&self, name: &str) -> Self {
         match self {

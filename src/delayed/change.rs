@@ -1,18 +1,18 @@
-//! Cancelling and rescheduling. Whoever deletes the record has won: exactly one of these and the dispatch.
+//! Cancelling and rescheduling. Whoever takes the message out of its run has won: exactly one of these and the dispatch.
 
 use std::rc::Rc;
 
 use uuid::Uuid;
 
 use super::schedule::check_lifetime;
-use super::{Delay, Delayed, Hop, Place, To, custom};
+use super::{Delay, Delayed, Hop, Place, To, custom, run};
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::is_id;
-use crate::record::Fields;
+use crate::record::{Fields, Read};
 use crate::seen::SeenId;
-use crate::stop::{Outcome, Stop};
+use crate::stop::{Outcome, Stop, pass_over};
 use crate::store::{Change, StoreName};
 use crate::work::{Number, Purpose, Work};
 
@@ -44,12 +44,13 @@ impl Cancel {
 
     /// Gives whether it was there.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<bool> {
-        let Some(delayed) = find(work, &self.id)? else {
+        let Some(found) = find(work, &self.id)? else {
             return match Uuid::try_parse(&self.id) {
                 Ok(id) if custom::cancel(work, id)? => Ok(true),
                 _ => is_gone(work, &self.id),
             };
         };
+        let delayed = &found.delayed;
         work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(1))?;
         if let To::Conversation(handle) = &delayed.to
             && let Some((mut conversation, role)) = work.find(handle)?
@@ -66,9 +67,15 @@ impl Cancel {
             // What is never delivered keeps nobody from asking for it again.
             SeenId { queue: queue.number, id: Rc::clone(id) }.forget(work, delayed.id)?;
         }
-        delayed.remove(work, true);
-        work.changes.note_delayed(delayed.id, None);
-        work.changes.notice.delayed = true;
+        if delayed.hop.is_some() {
+            custom::withdraw(work, delayed, true);
+        } else if delayed.is_named {
+            work.write(Change::Delete(StoreName::Members, Delayed::name(delayed.id)));
+        }
+        if found.stored.is_some() && delayed.is_large() {
+            work.write(Change::Delete(StoreName::Bodies, delayed.body_key()));
+        }
+        work.shift(delayed.id, found.in_run(), None);
         Ok(true)
     }
 }
@@ -84,33 +91,33 @@ impl Reschedule {
 
     /// Gives whether it was there.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<bool> {
-        let Some(delayed) = find(work, &self.id)? else { return is_gone(work, &self.id) };
+        let Some(found) = find(work, &self.id)? else { return is_gone(work, &self.id) };
         let at = Delay::At(self.to).due(work.now);
-        if let To::Conversation(handle) = &delayed.to
+        if let To::Conversation(handle) = &found.delayed.to
             && let Some((conversation, _)) = work.find(handle)?
         {
             check_lifetime(work, &conversation, handle, at, "The message would be delivered")?;
         }
-        let stamp = work.claim(Number::Stamp, 1)?;
-        delayed.remove(work, false);
-        let moved =
-            Delayed { place: Place { at, stamp }, time: at, waits: 0, is_named: true, ..Delayed::clone(&delayed) };
+        let moved = found.delayed_to(work, at)?;
+        if moved.hop.is_some() {
+            custom::withdraw(work, &found.delayed, false);
+        }
         // The store may have been offered it under its old time.
-        let moved = Delayed { hop: delayed.hop.map(|_| Hop { replaces: true, ..Hop::default() }), ..moved };
-        moved.store(work);
+        let hop = moved.hop.map(|_| Hop { replaces: true, ..Hop::default() });
+        work.shift(moved.id, found.in_run(), Some(Delayed { time: at, waits: 0, hop, ..moved }));
         Ok(true)
     }
 }
 
-/// The message under a key has waited for long enough: it is due now, but not before its own time.
+/// The message at a place has waited for long enough: it is due now, but not before its own time.
 pub(crate) fn resume(work: &mut Work<'_>, place: Place) -> Outcome<()> {
-    let Some(record) = work.get(StoreName::Delayed, place.key())? else { return Ok(()) };
     // What can't be read goes to the error queue when it is due.
-    let Ok(delayed) = Delayed::read(&place.key().to_value(), &record) else { return Ok(()) };
-    let stamp = work.claim(Number::Stamp, 1)?;
-    delayed.remove(work, false);
-    let at = delayed.time.max(work.now).ceil();
-    Delayed { place: Place { at, stamp }, is_named: true, ..delayed }.store(work);
+    let run = pass_over(run::at(work, place), &mut None)?.flatten();
+    let delayed = run.and_then(|run| run.messages.into_iter().find(|delayed| delayed.place == place));
+    let Some(found) = delayed.map(Found::stored) else { return Ok(()) };
+    let at = found.delayed.time.max(work.now).ceil();
+    let moved = found.delayed_to(work, at)?;
+    work.shift(moved.id, found.in_run(), Some(moved));
     Ok(())
 }
 
@@ -125,76 +132,73 @@ pub(super) fn is_gone(work: &Work<'_>, id: &str) -> Outcome<bool> {
     Err(work.at_commit(Error::new(ErrorCode::Conflict, text)).with("messageId", id).into())
 }
 
-/// The message with an id, if it waits.
-fn find(work: &mut Work<'_>, id: &str) -> Outcome<Option<Rc<Delayed>>> {
-    let Ok(id) = Uuid::try_parse(id) else { return Ok(None) };
-    if let Some(known) = work.changes.delayed.get(&id) {
-        return Ok(known.clone());
+/// A message that waits.
+struct Found {
+    delayed: Rc<Delayed>,
+    /// Where the store has it; `None`: this unit of work has stored or moved it.
+    stored: Option<Place>,
+}
+
+impl Found {
+    fn stored(delayed: Delayed) -> Self {
+        Self { stored: Some(delayed.place), delayed: Rc::new(delayed) }
     }
-    work.after_others()?;
-    let direct = Place::of(id);
-    // Both at once.
-    let record = direct.map(|place| work.get(StoreName::Delayed, place.key())).transpose();
-    let name = work.get(StoreName::Members, Delayed::name(id));
-    let in_hop = custom::find_by_id(work, id);
-    let (record, name, in_hop) = match (record, name, in_hop) {
-        (Ok(record), Ok(name), Ok(in_hop)) => (record.flatten(), name, in_hop),
-        (Err(stop), ..) | (_, Err(stop), _) | (.., Err(stop)) => return Err(stop),
-    };
-    if let Some(in_hop) = in_hop {
-        return in_hop.if_wanted(work);
+
+    /// Where it is to be taken out of a run. The hop has none.
+    fn in_run(&self) -> Option<Place> {
+        self.stored.filter(|_| self.delayed.hop.is_none())
     }
-    if let (Some(place), Some(record)) = (direct, record) {
-        let found = read(place, &record)?;
-        if found.id == id {
-            return found.if_wanted(work);
+
+    /// The same at another time. A large body goes along: it lies under the stamp of its message.
+    fn delayed_to(&self, work: &mut Work<'_>, at: Instant) -> Outcome<Delayed> {
+        let mut moved = Delayed::clone(&self.delayed);
+        if let Some(place) = self.stored.filter(|_| moved.is_large() && !work.is_view()) {
+            moved.body.value = work.get(StoreName::Bodies, place.body())?.unwrap_or_default().into();
+            work.write(Change::Delete(StoreName::Bodies, place.body()));
         }
+        (moved.place, moved.is_named) = (Place { at, stamp: work.claim(Number::Stamp, 1)? }, true);
+        Ok(moved)
     }
-    let Some(name) = name else { return Ok(None) };
-    let read_name = || {
-        let mut fields = Fields::open(&name)?;
-        Ok(Place { at: fields.float()?, stamp: fields.number()? })
-    };
-    let place: Place =
-        read_name().map_err(|problem: crate::record::Unreadable| problem.at(StoreName::Members, &Delayed::name(id)))?;
-    let record = work.get(StoreName::Delayed, place.key())?;
-    match record {
-        Some(record) => read(place, &record)?.if_wanted(work),
-        None => Ok(None),
-    }
-}
 
-fn read(place: Place, record: &Value) -> Outcome<Delayed> {
-    let key = place.key().to_value();
-    Delayed::read(&key, record).map_err(|problem| Stop::from(problem.of_delayed(&key)))
-}
-
-impl Delayed {
     /// Not one whose conversation has ended in this unit of work, and took it along.
-    fn if_wanted(self, work: &mut Work<'_>) -> Outcome<Option<Rc<Self>>> {
-        if let To::Conversation(handle) = &self.to {
+    fn if_wanted(self, work: &mut Work<'_>) -> Outcome<Option<Self>> {
+        if let To::Conversation(handle) = &self.delayed.to {
             let found = work.find(handle)?;
             let waiting = found.and_then(|(conversation, role)| Some(conversation.side(role)?.delayed));
-            return Ok(waiting.filter(|waiting| *waiting > 0).map(|_| Rc::new(self)));
+            return Ok(waiting.filter(|waiting| *waiting > 0).map(|_| self));
         }
-        Ok(Some(Rc::new(self)))
+        Ok(Some(self))
     }
+}
 
-    /// Deletes its records; `all`: its name and its body, too.
-    pub(super) fn remove(&self, work: &mut Work<'_>, all: bool) {
-        if self.hop.is_some() {
-            custom::withdraw(work, self, all);
-            return;
-        }
-        work.write(Change::Delete(StoreName::Delayed, self.place.key()));
-        if let Some(side) = self.side() {
-            work.write(Change::Delete(StoreName::Members, Self::mark(side, self.place)));
-        }
-        if all && self.is_named {
-            work.write(Change::Delete(StoreName::Members, Self::name(self.id)));
-        }
-        if all && self.is_large() {
-            work.write(Change::Delete(StoreName::Bodies, self.body_key()));
-        }
+/// The message with an id, if it waits.
+fn find(work: &mut Work<'_>, id: &str) -> Outcome<Option<Found>> {
+    let Ok(id) = Uuid::try_parse(id) else { return Ok(None) };
+    if let Some(known) = work.changes.delayed.get(&id) {
+        return Ok(known.to.clone().map(|delayed| Found { delayed, stored: None }));
     }
+    work.after_others()?;
+    // All at once.
+    let run = Place::of(id).map(|place| run::at(work, place));
+    let name = work.get(StoreName::Members, Delayed::name(id));
+    let in_hop = custom::find_by_id(work, id);
+    if matches!(name, Err(Stop::Missing)) {
+        return Err(Stop::Missing);
+    }
+    if let Some(in_hop) = in_hop? {
+        return Found::stored(in_hop).if_wanted(work);
+    }
+    let run = match name? {
+        Some(name) => {
+            let place = read_name(&name).map_err(|problem| problem.at(StoreName::Members, &Delayed::name(id)))?;
+            run::at(work, place)?
+        }
+        None => run.transpose()?.flatten(),
+    };
+    run.and_then(|run| run.take(id)).map_or(Ok(None), |delayed| Found::stored(delayed).if_wanted(work))
+}
+
+fn read_name(name: &Value) -> Read<Place> {
+    let mut fields = Fields::open(name)?;
+    Ok(Place { at: fields.float()?, stamp: fields.number()? })
 }

@@ -1,18 +1,23 @@
 //! Delayed messages: what is to be sent, or put into a queue, at a later time.
 //!
-//! A message lies in the store `delayed` under [time, stamp] until then; messages of one time are in the order in which they were stored. The
-//! commit that takes it out sends it ([`dispatch`]), so it is sent once, whoever tries.
+//! A message lies in the store `delayed` until then, in a run ([`run`]) with those that were stored together with it. Its place is [time, stamp];
+//! messages of one time are in the order in which they were stored. The commit that takes it out sends it ([`dispatch`]), so it is sent once,
+//! whoever tries.
 //!
-//! Its id says its key, where the commit could still choose it: cancelling needs no index, and dispatching no second delete. A message of a
-//! transaction has its id before it has a key; a record of the store `members` leads from the one to the other, and so it does once a message
-//! has been rescheduled. Another one there says which messages an endpoint has under way: they go with its END.
+//! Its id says its place, where the commit could still choose it: cancelling needs no index, and dispatching no second delete. A message of a
+//! transaction has its id before it has a place; a record of the store `members` leads from the one to the other, and so it does once a message
+//! has been rescheduled. Another one there says which runs an endpoint has under way: they go with its END.
 
 mod change;
 mod circuit_breaker;
 pub(crate) mod custom;
-pub(crate) mod dispatch;
+mod dispatch;
+pub(crate) mod due;
+mod pending;
+mod run;
 mod schedule;
 
+use std::cmp::Ordering;
 use std::rc::Rc;
 
 use num_traits::ToPrimitive;
@@ -26,6 +31,8 @@ pub(crate) use custom::{Came, Hop, Step, StorePoller};
 pub use custom::{DelayedMessage, DelayedMessageStore, DelayedSettings, Fetched, TransactionMode};
 pub(crate) use custom::{mend, mend_mark, mend_name};
 pub(crate) use dispatch::LONGEST_WAIT;
+pub(crate) use pending::Shift;
+pub(crate) use run::{Run, RunKey, count_marked, count_messages, read_ahead};
 pub(crate) use schedule::{check_lifetime, forget_all, schedule};
 
 use crate::body::{Body, Part, Value};
@@ -33,8 +40,8 @@ use crate::clock::Instant;
 use crate::error::{Error, Result};
 use crate::ids::{Decoded, Role, SideId, text};
 use crate::lane::LaneKey;
-use crate::message::{self, Class, LARGE_BODY};
-use crate::record::{self, Fields, Read, Unreadable, float};
+use crate::message::{self, Class, Row};
+use crate::record::{Fields, Read, Unreadable, float};
 use crate::store::{Bound, Key, Range, StoreName};
 
 /// The last instant that a JavaScript Date has.
@@ -90,7 +97,39 @@ pub(crate) enum To {
     Lane { queue: Rc<str>, key: LaneKey, priority: u32 },
 }
 
-/// The key of a message.
+impl To {
+    /// The handle of the endpoint that it is sent by.
+    pub(crate) fn handle(&self) -> Option<&Rc<str>> {
+        match self {
+            Self::Conversation(handle) => Some(handle),
+            Self::Lane { .. } => None,
+        }
+    }
+
+    /// The endpoint that it is sent by.
+    pub(crate) fn side(&self) -> Option<SideId> {
+        self.handle().and_then(|handle| Decoded::parse(handle)).map(|decoded| decoded.side)
+    }
+
+    fn record(&self) -> Value {
+        match self {
+            Self::Conversation(handle) => Value::from(&**handle),
+            Self::Lane { queue, key, priority } => {
+                Value::list(vec![Value::from(&**queue), key.record(), Value::from(*priority)])
+            }
+        }
+    }
+
+    fn read(to: &Value) -> Read<Self> {
+        if let Some(handle) = to.text() {
+            return Ok(Self::Conversation(handle.into()));
+        }
+        let mut fields = Fields::part(to)?;
+        Ok(Self::Lane { queue: fields.text()?, key: LaneKey::read(&fields.any())?, priority: fields.small()? })
+    }
+}
+
+/// Where a message stands among all: no two have the same place. Of one time, what was stored first has the lower stamp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     pub(crate) at: Instant,
@@ -98,29 +137,21 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn key(self) -> Key {
-        Key::list([self.at.into(), float(self.stamp).into()])
+    /// Which of two messages is due first.
+    pub(crate) fn compare(self, other: Self) -> Ordering {
+        // `+ 0.0` makes the two zeros one time, as in keys.
+        (self.at + 0.0).total_cmp(&(other.at + 0.0)).then(self.stamp.cmp(&other.stamp))
     }
 
-    fn read(key: &Value) -> Read<Self> {
-        let mut parts = Fields::part(key)?;
-        Ok(Self { at: parts.float()?, stamp: parts.number()? })
-    }
-
-    /// Whether its message is due first.
-    fn is_before(self, other: Self) -> bool {
-        (self.at, self.stamp) < (other.at, other.stamp)
-    }
-
-    /// The key that an id says.
-    fn of(id: Uuid) -> Option<Self> {
+    /// The place that an id says.
+    pub(crate) fn of(id: Uuid) -> Option<Self> {
         let bits = Some(id.as_u128()).filter(|_| id.get_version_num() == 8)?;
         let rest = ((bits >> 64 & 0xfff) << 62) | (bits & ((1 << 62) - 1));
         let stamp = u64::try_from(rest >> CHANCE).ok()?;
         Some(Self { at: (bits >> 80).to_f64()?, stamp })
     }
 
-    /// An id that says this key; `None`: it does not fit. `chance`: an id to take the random bits from.
+    /// An id that says this place; `None`: it does not fit. `chance`: an id to take the random bits from.
     fn id(self, chance: Uuid) -> Option<Uuid> {
         let at = self.at.to_u64().filter(|at| self.at >= 0.0 && *at < TIMES)?;
         let stamp = Some(self.stamp).filter(|stamp| *stamp < STAMPS)?;
@@ -129,30 +160,28 @@ impl Place {
         Some(Builder::from_custom_bytes(bits.to_be_bytes()).into_uuid())
     }
 
-    /// Where its body is, if it has a record of its own: no side has number 0.
-    fn body(self) -> Key {
+    /// Where the body of its message is, if that has a record of its own: no side has number 0.
+    pub(crate) fn body(self) -> Key {
         message::key(SideId { conversation: 0, role: Role::Initiator }, Class::System, self.stamp)
     }
 }
 
-/// A record of the store `delayed`.
+/// A message that is delayed.
 #[derive(Clone, Debug)]
 pub(crate) struct Delayed {
     pub(crate) place: Place,
     pub(crate) to: To,
     pub(crate) id: Uuid,
-    /// A record leads from its id to its key.
+    /// A record leads from its id to its place.
     pub(crate) is_named: bool,
     pub(crate) message_type: Rc<str>,
     pub(crate) headers: Option<Part>,
-    /// Without its value, if that is large.
+    /// Without its value, if that is large, until that is read.
     pub(crate) body: Body,
-    /// When it was to be delivered; its key is later when that had to wait.
+    /// When it was to be delivered; its place is later when that had to wait.
     pub(crate) time: Instant,
     /// How often it had to wait.
     pub(crate) waits: u64,
-    /// The stamp that its large body lies under.
-    pub(crate) body_stamp: u64,
     /// The id that `enqueue` was given with it, not to be taken twice.
     pub(crate) seen: Option<Rc<str>>,
     /// `Some`: it is for a store of the application's own, and lies in the hop.
@@ -160,113 +189,62 @@ pub(crate) struct Delayed {
 }
 
 impl Delayed {
-    pub(crate) fn is_large(&self) -> bool {
-        self.body.size >= LARGE_BODY
-    }
-
     /// Where its large body is.
     pub(crate) fn body_key(&self) -> Key {
-        Place { stamp: self.body_stamp, ..self.place }.body()
+        self.place.body()
+    }
+
+    pub(crate) fn is_large(&self) -> bool {
+        self.body.is_large()
     }
 
     /// The endpoint that it is sent by.
     pub(crate) fn side(&self) -> Option<SideId> {
-        self.handle().and_then(|handle| Decoded::parse(handle)).map(|decoded| decoded.side)
+        self.to.side()
     }
 
     /// Of the endpoint that it is sent by.
     pub(crate) fn handle(&self) -> Option<&Rc<str>> {
-        match &self.to {
-            To::Conversation(handle) => Some(handle),
-            To::Lane { .. } => None,
+        self.to.handle()
+    }
+
+    /// As it goes, or lies among others.
+    fn row(&self, time: Instant) -> Row {
+        Row {
+            message_type: Rc::clone(&self.message_type),
+            id: self.id,
+            time,
+            headers: self.headers.clone(),
+            body: self.body.clone(),
         }
-    }
-
-    pub(crate) fn record(&self) -> Value {
-        let to = match &self.to {
-            To::Conversation(handle) => Value::from(&**handle),
-            To::Lane { queue, key, priority } => {
-                Value::list(vec![Value::from(&**queue), key.record(), Value::from(*priority)])
-            }
-        };
-        let body = if self.is_large() { Value::undefined() } else { self.body.value.value() };
-        Value::list(vec![
-            Value::from(1u32),
-            to,
-            Value::from_bytes(self.id.as_bytes()),
-            Value::from(self.is_named),
-            Value::from(&*self.message_type),
-            self.headers.as_ref().map_or_else(Value::null, Part::value),
-            body,
-            Value::from(self.body.packing),
-            Value::from(self.body.size),
-            Value::from(self.time),
-            record::value(self.waits),
-            record::value(self.body_stamp),
-            record::optional(self.seen.as_deref()),
-        ])
-    }
-
-    /// Reads the record under a key.
-    pub(crate) fn read(key: &Value, record: &Value) -> Read<Self> {
-        let place = Place::read(key)?;
-        let mut fields = Fields::open(record)?;
-        let to = fields.any();
-        let to = match to.text() {
-            Some(handle) => To::Conversation(handle.into()),
-            None => {
-                let mut fields = Fields::part(&to)?;
-                To::Lane { queue: fields.text()?, key: LaneKey::read(&fields.any())?, priority: fields.small()? }
-            }
-        };
-        let id = fields.any().bytes().and_then(|bytes| Uuid::from_slice(&bytes).ok());
-        Ok(Self {
-            place,
-            to,
-            id: id.ok_or(Unreadable::Field("the id of a message is missing"))?,
-            is_named: fields.flag()?,
-            message_type: fields.text()?,
-            headers: Some(fields.any()).filter(|headers| !headers.is_null()).map(Part::from),
-            body: Body { value: fields.any().into(), packing: fields.small()?, size: fields.float()? },
-            time: fields.float()?,
-            waits: fields.number()?,
-            body_stamp: fields.number()?,
-            seen: fields.optional_text()?,
-            hop: None,
-        })
     }
 
     /// The key of the record that leads to it.
     pub(crate) fn name(id: Uuid) -> Key {
         Key::list(["i".into(), Key::Text(text(id))])
     }
-
-    /// The key of the record that an endpoint has of it.
-    pub(crate) fn mark(side: SideId, place: Place) -> Key {
-        Key::list(["d".into(), float(side.number()).into(), place.at.into(), float(place.stamp).into()])
-    }
 }
 
-/// What an endpoint has under way.
+/// What an endpoint knows of the runs that it has under way.
 pub(crate) fn marks_of(side: SideId) -> Range {
     Range::prefix(vec!["d".into(), float(side.number()).into()])
 }
 
-/// The keys of all messages. Records under keys that no build makes are nobody's, and stand in nobody's way.
+/// The keys of all runs. Records under keys that no build makes are nobody's, and stand in nobody's way.
 pub(crate) fn all_messages() -> Range {
     Range::up_to(Key::list([f64::NEG_INFINITY.into()]), Key::list(["".into()]))
 }
 
 /// The keys of what is due at an instant, and of what is not.
 pub(crate) fn due_at(now: Instant) -> (Range, Range) {
-    // Behind every message of that time.
+    // Behind every run of that time.
     let end = Key::list([now.into(), Key::List(Vec::new())]);
     let all = all_messages();
     (Range { upper: Bound::Excluding(end.clone()), ..all.clone() }, Range { lower: Bound::Including(end), ..all })
 }
 
 impl Unreadable {
-    /// The error for a message under a key.
+    /// The error for a run under a key.
     pub(crate) fn of_delayed(self, key: &Value) -> Error {
         self.at(StoreName::Delayed, &Key::from_value(key).unwrap_or(Key::Number(-1.0)))
     }

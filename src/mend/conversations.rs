@@ -7,12 +7,11 @@ use super::{Mended, lost_in, raw_row, rows};
 use crate::arrival;
 use crate::body::Value;
 use crate::conversation::{Conversation, State};
-use crate::delayed::marks_of;
+use crate::delayed::{count_marked, marks_of};
 use crate::due::Due;
 use crate::error_queue;
 use crate::ids::{Decoded, Role, SideId};
 use crate::membership::{all_members, read_member};
-use crate::message::count;
 use crate::reuse::named;
 use crate::stop::Outcome;
 use crate::store::{Change, Key, Range, StoreName};
@@ -71,7 +70,7 @@ pub(super) fn mend(work: &mut Work<'_>, key: &Key) -> Outcome<Mended> {
 fn stay(work: &mut Work<'_>, mut conversation: Box<Conversation>) -> Outcome<()> {
     let mut delayed = Vec::new();
     for role in [Role::Initiator, Role::Target] {
-        delayed.push(count(work.get_keys(StoreName::Members, marks_of(conversation.id_of(role)), None)?.len()));
+        delayed.push(count_marked(work.get_keys(StoreName::Members, marks_of(conversation.id_of(role)), None)?));
     }
     for role in [Role::Initiator, Role::Target] {
         let name = Rc::clone(conversation.service(role));

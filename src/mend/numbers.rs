@@ -3,7 +3,7 @@
 
 use super::number;
 use crate::definitions::FIRST_QUEUE;
-use crate::delayed::all_messages;
+use crate::delayed::{all_messages, count_messages, custom};
 use crate::due::Due;
 use crate::message::{Run, count};
 use crate::queue::Queue;
@@ -55,9 +55,10 @@ pub(super) fn mend(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
     let service = services.iter().copied().chain(counted).max().unwrap_or_default();
 
     let stamp = stamp.max(work.catalog.stamp);
+    let in_hop = count(work.get_keys(StoreName::Delayed, custom::rows(), None)?.len());
     let delayed = work.get_keys(StoreName::Delayed, all_messages(), None)?;
     let stamps = delayed.iter().filter_map(|key| number(&Key::from_value(&key.item(1))?));
-    let (delayed, stamp) = (count(delayed.len()), stamps.fold(stamp, u64::max));
+    let (delayed, stamp) = (count_messages(delayed) + in_hop, stamps.fold(stamp, u64::max));
     let next = [
         conversation.max(of_rows.unwrap_or_default()) + CONVERSATIONS,
         order + ORDERS,

@@ -15,12 +15,12 @@ pub const VERSION: u32 = 1;
 /// | definitions | [kind, name] | message type, contract, queue, service, priority |
 /// | queues | queue number | flags and counters (`queue.rs`) |
 /// | conversations | conversation number | both sides of a conversation (`conversation.rs`) |
-/// | members | ["g", group, side], ["s", group], ["l", service, key, priority], ["r", from, to, contract, reuse], ["d", side, time, stamp], ["i", message id], ["o", side, stamp], ["h", message id] | what names a conversation, or a delayed message |
+/// | members | ["g", group, side], ["s", group], ["l", service, key, priority], ["r", from, to, contract, reuse], ["d", side, time, last stamp, count], ["i", message id], ["o", side, stamp], ["h", message id] | what names a conversation, or a delayed message |
 /// | messages | [side, class, last sequence] | a run of messages (`message.rs`) |
 /// | bodies | [side, class, sequence] | one large body |
 /// | turns | [queue, kind, …] | who has something to receive or to transmit (`turn.rs`) |
 /// | due | [time, stamp, kind, number] | what is to happen at a time |
-/// | delayed | [time, stamp], ["hop", stamp], ["gone", message id] | a delayed message (`delayed/mod.rs`, `delayed/custom/hop.rs`, `delayed/custom/memory.rs`) |
+/// | delayed | [time, last stamp, count] with the side if there is one, ["hop", stamp], ["gone", message id] | a run of delayed messages (`delayed/run.rs`); one that is for another store, or was in it (`delayed/custom/hop.rs`, `delayed/custom/memory.rs`) |
 /// | archive | [archived at, stamp, part, rows] | a run that END copied |
 /// | seen | [kind, queue, id] | ids not to be taken twice (`seen.rs`) |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,7 +8,7 @@ use crate::body::{Body, Value};
 use crate::clock::Instant;
 use crate::conversation::State;
 use crate::definitions::FIRST_QUEUE;
-use crate::delayed::dispatch;
+use crate::delayed::due::read_due;
 use crate::due::{Due, DueKind, timer_body};
 use crate::error::Error;
 use crate::ids::{Role, SideId};
@@ -62,7 +62,7 @@ impl Poll {
         };
         // Both stores at once.
         let keys = range.map(|range| work.get_keys(StoreName::Due, range, Some(most + 1)).map(<[Value]>::to_vec));
-        let delayed = (!matches!(self.which, Which::Due(_))).then(|| dispatch::read_due(work, most));
+        let delayed = (!matches!(self.which, Which::Due(_))).then(|| read_due(work, most));
         let was_set_back = if matches!(self.which, Which::All) { waits::are_too_long(work) } else { Ok(false) };
         let (mut keys, delayed) = (keys.transpose()?.unwrap_or_default(), delayed.transpose()?);
         if was_set_back? {

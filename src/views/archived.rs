@@ -63,7 +63,7 @@ pub(crate) async fn select_archive(
                     part.archived = Some((archived.at, Rc::clone(&archived.queue)));
                     rows += count(part.count);
                     left -= count(part.count);
-                    bytes += archived.run.size;
+                    bytes += archived.run.columns.size;
                     page.rows.push(part);
                 }
             }

@@ -5,17 +5,18 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 
 use super::{Extent, PAGE_BYTES, PAGE_RECORDS, PAGE_ROWS, Page};
-use crate::body::Value;
 use crate::clock::Instant;
-use crate::delayed::{Delayed, DelayedMessage, LONGEST_WAIT as LONGEST, To, all_messages};
+use crate::delayed::{Delayed, DelayedMessage, LONGEST_WAIT as LONGEST, Place, Run, To, all_messages};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::message::count;
+use crate::record::float;
 use crate::stop::Outcome;
 use crate::store::{Bound, Direction, Key, Range, StoreName};
 
-/// Records that are read at once.
-const RECORDS: u32 = 64;
+/// So many records are read at first, four times as many each time, and so many at most: what is stored together may be a page already.
+const FEW: u32 = 2;
+const RECORDS: u32 = 128;
 
 /// Which delayed messages.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,8 @@ impl DelayedFilter {
     }
 }
 
-/// Messages in the order in which they will be delivered. `position` is the key of the last record that was read, and how many may still come.
+/// Messages in the order in which they will be delivered. `position` is the place of the last message that was looked at, and how many may still
+/// come.
 pub(super) async fn select_delayed(
     driver: &mut Driver<'_>,
     filter: &DelayedFilter,
@@ -50,64 +52,65 @@ pub(super) async fn select_delayed(
 ) -> Outcome<Page<DelayedMessage>> {
     let mut left = filter.limit.and_then(|limit| limit.to_u64()).unwrap_or(u64::MAX);
     let mut range = all_messages();
-    if let Some([key @ .., rest]) = position {
-        range.lower = Bound::Excluding(Key::List(key.iter().map(|part| Key::Number(*part)).collect()));
+    let mut after = None;
+    if let Some([at, stamp, rest]) = position {
+        // Of the run that it is in, those behind it.
+        range.lower = Bound::Excluding(Key::list([(*at).into(), (*stamp).into(), Key::List(Vec::new())]));
+        after = Some(Place { at: *at, stamp: stamp.to_u64().unwrap_or(u64::MAX) });
         left = rest.to_u64().unwrap_or(u64::MAX);
     }
     let mut page = Page { rows: Vec::new(), next: None };
     // What had to wait lies behind its time, but no further than that.
     let longest = driver.core.host.clock.now() + LONGEST;
     let is_behind = |at: Instant| filter.before.is_some_and(|before| at >= before.max(longest));
-    let (mut looked_at, mut bytes) = (0, 0.0);
-    while left > 0 {
-        let keys = driver.tx.get_keys(StoreName::Delayed, &range, Some(RECORDS)).await?;
-        let records = driver.tx.get_range(StoreName::Delayed, &range, Some(RECORDS), Direction::Forward).await?;
-        for (key, record) in keys.iter().zip(&records) {
-            let key_value = key.to_value();
-            // One that can't be read goes to the error queue when it is due.
-            let Ok(mut delayed) = Delayed::read(&key_value, record) else { continue };
-            if is_behind(delayed.place.at) {
-                return Ok(page);
-            }
-            let is_meant = |wanted: &Rc<str>| match &delayed.to {
+    let is_meant = |delayed: &Delayed| {
+        let is_early = filter.before.is_none_or(|before| delayed.time < before);
+        is_early
+            && filter.destination.as_ref().is_none_or(|wanted| match &delayed.to {
                 To::Conversation(handle) => wanted.eq_ignore_ascii_case(handle),
                 To::Lane { queue, .. } => wanted == queue,
-            };
-            let is_early = filter.before.is_none_or(|before| delayed.time < before);
-            if is_early && filter.destination.as_ref().is_none_or(is_meant) {
-                if delayed.is_large() {
-                    let body = driver.tx.get(StoreName::Bodies, &delayed.body_key()).await?;
-                    delayed.body.value = body.unwrap_or_default().into();
+            })
+    };
+    let (mut looked_at, mut bytes, mut records) = (0, 0.0, FEW);
+    while left > 0 {
+        let keys = driver.tx.get_keys(StoreName::Delayed, &range, Some(records)).await?;
+        let runs = driver.tx.get_range(StoreName::Delayed, &range, Some(records), Direction::Forward).await?;
+        for (key, record) in keys.iter().zip(&runs) {
+            // One that can't be read goes to the error queue when it is due.
+            let Ok(run) = Run::read(&key.to_value(), record) else { continue };
+            for mut delayed in run.messages {
+                let place = delayed.place;
+                if after.is_some_and(|after| place.at == after.at && place.stamp <= after.stamp) {
+                    continue;
                 }
-                bytes += delayed.body.size;
-                page.rows.push(delayed.into());
-                left -= 1;
+                if is_behind(place.at) {
+                    return Ok(page);
+                }
+                looked_at += 1;
+                if is_meant(&delayed) {
+                    if delayed.is_large() {
+                        let body = driver.tx.get(StoreName::Bodies, &place.body()).await?;
+                        delayed.body.value = body.unwrap_or_default().into();
+                    }
+                    bytes += delayed.body.size;
+                    left -= 1;
+                    page.rows.push(delayed.into());
+                }
+                let is_full = count(page.rows.len()) >= PAGE_ROWS || bytes >= PAGE_BYTES || looked_at >= PAGE_RECORDS;
                 if left == 0 {
                     return Ok(page);
                 }
-                if extent == Extent::Page && bytes >= PAGE_BYTES {
-                    page.next = Some(position_of(&key_value, left));
+                if extent == Extent::Page && is_full {
+                    page.next = Some(vec![place.at, float(place.stamp), left.to_f64().unwrap_or(f64::MAX)]);
                     return Ok(page);
                 }
             }
         }
-        looked_at += count(keys.len());
-        let Some(last) = keys.last().filter(|_| count(keys.len()) == u64::from(RECORDS)) else { return Ok(page) };
+        let Some(last) = keys.last().filter(|_| count(keys.len()) == u64::from(records)) else { return Ok(page) };
         range.lower = Bound::Excluding(last.clone());
-        let is_full = count(page.rows.len()) >= PAGE_ROWS || bytes >= PAGE_BYTES || looked_at >= PAGE_RECORDS;
-        if extent == Extent::Page && is_full {
-            page.next = Some(position_of(&last.to_value(), left));
-            return Ok(page);
-        }
+        records = RECORDS.min(records * 4);
     }
     Ok(page)
-}
-
-/// Behind a key, and how many may still come.
-fn position_of(key: &Value, left: u64) -> Vec<f64> {
-    let mut position: Vec<f64> = key.items().iter().filter_map(Value::number).collect();
-    position.push(left.to_f64().unwrap_or(f64::MAX));
-    position
 }
 
 /// When the first is due.

@@ -77,7 +77,8 @@ impl RowFilter {
         let is_ahead =
             |index: usize| last.is_none_or(|last| if self.reverse { order(index) < last } else { order(index) > last });
         let is_after = |index: usize| self.after.is_none_or(|after| float(order(index)) > after);
-        let is_type = |index: usize| self.message_type.is_none() || run.types.get(index) == self.message_type.as_ref();
+        let is_type =
+            |index: usize| self.message_type.is_none() || run.columns.types.get(index) == self.message_type.as_ref();
         let mut stretches = Vec::new();
         let mut begin = from;
         for index in from..=to {

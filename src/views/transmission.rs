@@ -186,13 +186,13 @@ fn add(
             enqueue_time: run.times.get(index).copied().unwrap_or_default(),
             message_sequence_number: (run.sequence + if run.class == Class::System { 0 } else { count(index) })
                 .saturating_sub(base),
-            message_type: run.types.get(index).cloned().unwrap_or_else(|| "".into()),
+            message_type: run.columns.types.get(index).cloned().unwrap_or_else(|| "".into()),
             priority: side.map_or(5, |side| side.priority),
             attempts: outgoing.map_or(0, |outgoing| outgoing.attempts),
             next_attempt: outgoing.and_then(|outgoing| outgoing.next_attempt).map(crate::record::float),
             transmission_status: Rc::clone(reason),
-            body: apart.map_or_else(|| run.bodies.item(index), |(_, body)| body.clone()),
-            packing: run.packings.item(index).number().unwrap_or(0.0),
+            body: apart.map_or_else(|| run.columns.bodies.item(index), |(_, body)| body.clone()),
+            packing: run.columns.packings.item(index).number().unwrap_or(0.0),
         });
     }
     Ok(())

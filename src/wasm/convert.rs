@@ -9,11 +9,11 @@ use uuid::Uuid;
 use wasm_bindgen::prelude::*;
 
 use crate::body::{Body, Value};
+use crate::columns::Column;
 use crate::core::Host;
 use crate::definitions::ServiceChange;
 use crate::error::{Error, ErrorCode, Result};
 use crate::error_queue::{FailedAt, FailedFilter};
-use crate::message::Column;
 use crate::record::{optional, value};
 use crate::recoverability::{Failure, FailureKind, Finally, Recoverability, Recovered, Thrown};
 use crate::rows::Rows;

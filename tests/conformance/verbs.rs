@@ -76,6 +76,8 @@ mod delayed_change;
 mod delayed_errors;
 mod delayed_failures;
 mod delayed_poller;
+mod delayed_runs;
+mod delayed_runs_changed;
 mod drop_queue;
 mod drop_service;
 mod elsewhere;

@@ -10,17 +10,27 @@ use crate::executor::TabId;
 /// The longest sleep of a poller.
 const LONGEST: f64 = 60_000.0;
 
-fn time_of(key: &Key) -> f64 {
+/// A number in the key of a run.
+fn part(key: &Key, index: usize) -> f64 {
     match key {
-        Key::List(parts) => match parts.first() {
-            Some(Key::Number(at)) => *at,
-            _ => panic!("{key:?} says no time"),
+        Key::List(parts) => match parts.get(index) {
+            Some(Key::Number(number)) => *number,
+            _ => panic!("{key:?} has no number at {index}"),
         },
-        key => panic!("{key:?} says no time"),
+        key => panic!("{key:?} is no list"),
     }
 }
 
-/// A delayed message that waits.
+fn time_of(key: &Key) -> f64 {
+    part(key, 0)
+}
+
+/// How many messages it has.
+fn count_of(key: &Key) -> usize {
+    part(key, 2) as usize
+}
+
+/// Delayed messages that wait together.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) by: TabId,
@@ -34,21 +44,23 @@ pub(crate) struct Stored {
 pub(crate) struct Waiting(RefCell<BTreeMap<Key, Stored>>);
 
 impl Waiting {
-    /// A commit has changed this. Gives how many have gone: whoever cancels names one, a dispatch a range.
+    /// A commit has changed this. Gives how many messages have gone: whoever cancels names a run, a dispatch a range.
     pub(crate) fn change(&self, by: TabId, now: f64, changes: Vec<Change>) -> usize {
         let mut waiting = self.0.borrow_mut();
         let mut gone = 0;
+        let mut before: Option<Stored> = None;
         for change in changes {
             match change {
                 Change::Put(_, key, _) => {
                     let at = time_of(&key);
-                    waiting.insert(key, Stored { by, since: now, at, waited: 0.0 });
+                    // What is left of a run waits as it did.
+                    let left = before.take().filter(|before| before.at == at);
+                    waiting.insert(key, left.unwrap_or(Stored { by, since: now, at, waited: 0.0 }));
                 }
-                Change::Delete(_, key) => _ = waiting.remove(&key),
+                Change::Delete(_, key) => before = waiting.remove(&key),
                 Change::DeleteRange(_, range) => {
-                    let before = waiting.len();
+                    gone += waiting.keys().filter(|key| range.contains(key)).map(count_of).sum::<usize>();
                     waiting.retain(|key, _| !range.contains(key));
-                    gone += before - waiting.len();
                 }
             }
         }

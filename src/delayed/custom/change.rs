@@ -115,7 +115,7 @@ impl Recall {
         })?;
         name.into_iter().for_each(|name| hop::forget(work, id, name.side, name.place.stamp));
         let place = Place { at, stamp };
-        let moved = Delayed { place, time: at, body_stamp: stamp, ..Delayed::clone(&self.message) };
+        let moved = Delayed { place, time: at, ..Delayed::clone(&self.message) };
         if moved.is_large() {
             work.write(Change::Put(StoreName::Bodies, moved.body_key(), moved.body.value.value()));
         }

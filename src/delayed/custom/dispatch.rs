@@ -12,7 +12,7 @@ use crate::delayed::dispatch::{dispatch, fail_one, lane, leave};
 use crate::error::Error;
 use crate::lane::Lane;
 use crate::stop::Outcome;
-use crate::work::{Number, Work};
+use crate::work::Work;
 
 /// What was fetched.
 #[derive(Clone, Debug)]
@@ -92,9 +92,7 @@ impl Arrive {
             None => {
                 let own = lane(work, &delayed.to).map(|(lane, _)| lane);
                 Lane::read_ahead(work, own.iter())?;
-                // It may have to wait in the built-in store.
-                let body_stamp = if delayed.is_large() { work.claim(Number::Stamp, 1)? } else { 0 };
-                dispatch(work, &[Delayed { body_stamp, ..Delayed::clone(&delayed) }])?
+                dispatch(work, std::slice::from_ref(&*delayed))?
             }
         };
         if self.mode.remembers() {
@@ -121,5 +119,5 @@ impl Arrive {
 
 /// Its endpoint has one less under way.
 pub(super) fn leave_all(work: &mut Work<'_>, delayed: &Delayed) -> Outcome<()> {
-    delayed.handle().map_or(Ok(()), |handle| leave(work, handle, 1))
+    delayed.handle().map_or(Ok(()), |handle| leave(work, delayed.side(), 1).map_err(|stop| stop.about(handle)))
 }

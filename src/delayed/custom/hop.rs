@@ -143,7 +143,7 @@ pub(crate) fn read(stamp: u64, row: &Value) -> Read<Delayed> {
     let mut fields = Fields::open(row)?;
     let (at, message) = (fields.float()?, fields.any());
     let hop = Hop { replaces: fields.flag()?, not_before: fields.float()?, failures: fields.number()? };
-    let delayed = Delayed::read(&Place { at, stamp }.key().to_value(), &message)?;
+    let delayed = Delayed::read(Place { at, stamp }, &message)?;
     Ok(Delayed { hop: Some(hop), ..delayed })
 }
 
@@ -205,7 +205,9 @@ pub(crate) fn forget_all(work: &mut Work<'_>, id: SideId) -> Outcome<(u64, u64)>
     if work.is_view() {
         return Ok((0, 0));
     }
-    let ids = work.read_range(StoreName::Members, marks_of(id), None, read_mark)?;
+    let mut ids = work.read_range(StoreName::Members, marks_of(id), None, read_mark)?;
+    // Those that this unit of work has withdrawn, or moved, are not where the store has them.
+    ids.retain(|id| !work.changes.delayed.contains_key(id));
     if ids.is_empty() {
         return Ok((0, 0));
     }

@@ -5,6 +5,7 @@ use uuid::Uuid;
 use super::hop::{self, Whereabouts};
 use super::memory::{self, Fate};
 use crate::body::Value;
+use crate::delayed::run::read_ids;
 use crate::delayed::{Delayed, Place};
 use crate::ids::{Decoded, SideId};
 use crate::mend::bury_record;
@@ -34,7 +35,7 @@ fn mend_row(work: &mut Work<'_>, key: &Key, stamp: u64, record: &Value) -> Outco
     // What it still says of itself.
     let message = record.item(2);
     let side = message.item(1).text().and_then(|handle| Decoded::parse(&handle)).map(|decoded| decoded.side);
-    let id = message.item(2).bytes().and_then(|bytes| Uuid::from_slice(&bytes).ok());
+    let id = read_ids(&message.item(4)).first().copied();
     let body_key = Place { at: 0.0, stamp }.body();
     let bodies = work.get(StoreName::Bodies, body_key.clone())?;
     if let Some(side) = side
@@ -52,7 +53,7 @@ fn mend_row(work: &mut Work<'_>, key: &Key, stamp: u64, record: &Value) -> Outco
         hop::forget(work, id, side, stamp);
         memory::remember(work, id, Fate::Cancelled, work.now);
     }
-    bury_record(work, (StoreName::Delayed, key), record.clone(), bodies.into_iter().collect(), problem)?;
+    bury_record(work, (StoreName::Delayed, key), (record.clone(), 1), bodies.into_iter().collect(), problem)?;
     Ok(true)
 }
 

@@ -25,7 +25,7 @@ mod views;
 
 pub(crate) use change::{Withdrawn, cancel};
 
-pub(crate) use hop::{Hop, find_by_id, forget_all, put, withdraw};
+pub(crate) use hop::{Hop, find_by_id, forget_all, put, rows, withdraw};
 #[cfg(feature = "audit")]
 pub(crate) use hop::{Whereabouts, mark, name, read, read_name, stamp_of};
 

@@ -34,7 +34,8 @@ impl From<Delayed> for DelayedMessage {
             message_id: text(delayed.id),
             destination,
             time: delayed.time,
-            headers: delayed.headers,
+            // In a list, those that have none are undefined.
+            headers: delayed.headers.filter(|headers| !headers.value().is_undefined()),
             properties: properties.into_iter().map(|(name, value)| (name.into(), value)).collect(),
             body: delayed.body,
             number_of_retries: delayed.waits,
@@ -80,7 +81,6 @@ impl DelayedMessage {
             body: self.body.clone(),
             time: self.time,
             waits: self.number_of_retries.to_u64().unwrap_or(u64::MAX),
-            body_stamp: 0,
             seen: self.property(DEDUPE_ID).cloned(),
             hop: None,
         })
