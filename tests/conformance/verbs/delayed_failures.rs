@@ -22,6 +22,7 @@ mount! {
     l10_what_failed_says_how_and_is_sent_again,
     l11_what_can_not_be_read_goes_to_the_error_queue,
     l11_what_led_to_it_goes_too,
+    l11_large_ones_that_were_moved_go_whole,
 }
 
 /// P44.
@@ -185,4 +186,35 @@ async fn l11_what_led_to_it_goes_too(shop: &Shop) {
     let failed = shop.messages("error", RowFilter::default()).await.remove(0);
     assert_eq!(failed.body.field("bodies").item(0).text().as_deref(), Some("large"));
     assert_eq!(shop.end(&dialog.initiator).await.discarded, 1, "the other one");
+}
+
+/// P52.
+async fn l11_large_ones_that_were_moved_go_whole(shop: &Shop) {
+    let dialog = shop.order("m1").await;
+    let large = |text: &str| {
+        let body = Body { value: Value::from(text).into(), packing: 0, size: 70_000.0 };
+        vec![shop.message_of("Note", body)]
+    };
+    let to = vec![Rc::clone(&dialog.initiator)];
+    let sent = shop.broker.send_later(to, large("sent"), at(5_000.0), None).await.expect("it can be sent later");
+    let options = pocket_broker::EnqueueOptions { delay: Some(at(5_000.0)), ..Default::default() };
+    let put = shop.broker.enqueue_later("kitchen", large("put"), options).await.expect("it can be enqueued later");
+    for id in [sent[0], put[0]] {
+        let id = pocket_broker::ids::text(id);
+        assert!(shop.broker.reschedule(&id, 1_700_000_001_000.0).await.expect("it can be moved"));
+    }
+    transact(&*shop.store, &[StoreName::Delayed], Mode::ReadWrite, async |tx| {
+        for key in tx.get_keys(StoreName::Delayed, &Range::all(), None).await? {
+            let record = tx.get(StoreName::Delayed, &key).await?.expect("it is there");
+            tx.put(StoreName::Delayed, key, record.with_item(0, Value::null()));
+        }
+        Ok::<_, Error>(())
+    })
+    .await
+    .expect("it can be written");
+    assert_eq!((shop.pass(1_000.0).await, count(shop).await), (0, 0));
+    let failed = shop.messages("error", RowFilter::default()).await;
+    let mut bodies: Vec<_> = failed.iter().filter_map(|row| row.body.field("bodies").item(0).text()).collect();
+    bodies.sort();
+    assert_eq!(bodies, ["put", "sent"]);
 }
