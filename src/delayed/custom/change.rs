@@ -60,12 +60,15 @@ impl Withdraw {
 /// Cancels a message that came through the hop and has a name: one that lies there, or is sent on a conversation. Gives whether there is one.
 pub(crate) fn cancel(work: &mut Work<'_>, id: Uuid) -> Outcome<bool> {
     let Some(name) = hop::find_name(work, id)? else { return Ok(false) };
-    if let Some(side) = name.side
-        && let Some(mut conversation) = work.conversation(side.conversation)?
-    {
-        if let Some(side) = conversation.side_mut(side.role) {
-            side.delayed = side.delayed.saturating_sub(1);
+    if let Some(side) = name.side {
+        let conversation = work.conversation(side.conversation)?;
+        // Not one whose endpoint has ended in this unit of work, and took it along.
+        let Some(mut conversation) = conversation else { return Ok(false) };
+        let Some(side) = conversation.side_mut(side.role) else { return Ok(false) };
+        if side.delayed == 0 {
+            return Ok(false);
         }
+        side.delayed -= 1;
         work.save(conversation);
     }
     if name.is_in_store {
@@ -106,7 +109,10 @@ impl Recall {
         }
         let at = Delay::At(self.to).due(work.now);
         if let Some(handle) = self.message.handle() {
-            let Some((conversation, _)) = work.find(handle)? else { return Ok(false) };
+            let Some((conversation, role)) = work.find(handle)? else { return is_gone(work, &text(id)) };
+            if conversation.side(role).is_none_or(|side| side.delayed == 0) {
+                return is_gone(work, &text(id));
+            }
             check_lifetime(work, &conversation, handle, at, "The message would be delivered")?;
         }
         let stamp = work.change_numbers(|numbers| {

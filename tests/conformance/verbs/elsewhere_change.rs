@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use futures_util::future::join;
 use pocket_broker::error::ErrorCode;
-use pocket_broker::{Broker, DelayedFilter, EnqueueOptions, Extent};
+use pocket_broker::{Broker, DelayedFilter, EndOptions, EnqueueOptions, Extent};
 use uuid::Uuid;
 
 use super::super::support::elsewhere::{Elsewhere, Trouble};
@@ -25,6 +25,7 @@ mount! {
     l14_what_is_moved_in_the_hop_replaces_what_the_store_has,
     l14_a_transaction_cancels_and_moves,
     l14_a_transaction_that_comes_too_late_is_a_conflict,
+    l18_what_a_transaction_has_ended_it_finds_no_more_elsewhere,
     a_cancelled_message_frees_its_id,
 }
 
@@ -253,6 +254,28 @@ async fn l14_a_transaction_that_comes_too_late_is_a_conflict(shop: &Shop) {
         settle().await;
     }
     assert_eq!(arrived(shop).await, ["m1", "m1"]);
+    tab.close().await;
+}
+
+async fn l18_what_a_transaction_has_ended_it_finds_no_more_elsewhere(shop: &Shop) {
+    let (tab, elsewhere) = open(shop).await;
+    let dialog = shop.order("m0").await;
+    let stored = send_at(shop, &tab, &dialog.initiator, "m1", at(1_000.0)).await;
+    settle().await;
+    elsewhere.always("store", Trouble::Hangs);
+    let in_hop = send_at(shop, &tab, &dialog.initiator, "m2", at(1_000.0)).await;
+    settle().await;
+    assert_eq!(elsewhere.bodies(), ["m1"]);
+    let transaction = tab.begin().expect("it is open");
+    transaction.end_conversation(&dialog.initiator, EndOptions::default()).await.expect("it can be ended");
+    for id in [&stored, &in_hop] {
+        assert!(!transaction.cancel(id).await.expect("it is looked for"), "its END has taken it along");
+        let to = 1_700_000_002_000.0;
+        assert!(!transaction.reschedule(id, to).await.expect("it is looked for"), "its END has taken it along");
+    }
+    transaction.commit().await.expect("it can be committed");
+    settle().await;
+    shop.assert_sound().await;
     tab.close().await;
 }
 
