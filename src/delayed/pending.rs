@@ -27,6 +27,10 @@ impl Shift {
     pub(super) fn gone() -> Self {
         Self { from: None, to: None }
     }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.to.is_none()
+    }
 }
 
 impl Work<'_> {

@@ -12,7 +12,6 @@ use crate::delayed::{Delay, Delayed, Place, To, check_lifetime};
 use crate::ids::text;
 use crate::seen::SeenId;
 use crate::stop::Outcome;
-use crate::store::{Change, StoreName};
 use crate::work::{Number, Work};
 
 /// A message that neither the built-in store nor the hop has is not to be delivered.
@@ -38,6 +37,9 @@ impl Withdraw {
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Withdrawn> {
         work.after_others()?;
         let id = self.id;
+        if is_withdrawn(work, id) {
+            return is_gone(work, &text(id)).map(|_| Withdrawn::No);
+        }
         let (known, name) = (recall(work, id), hop::find_name(work, id));
         let (known, name) = (known?, name?);
         match known {
@@ -53,12 +55,23 @@ impl Withdraw {
             return Ok(if cancel(work, id)? { Withdrawn::Yes } else { Withdrawn::No });
         }
         remember(work, id, if self.asks { Fate::Asking } else { Fate::Cancelled }, work.now);
+        if !self.asks {
+            work.shift(id, None, None);
+        }
         Ok(Withdrawn::AskTheStore)
     }
 }
 
+/// Whether this unit of work has cancelled a message: what was read does not say so.
+fn is_withdrawn(work: &Work<'_>, id: Uuid) -> bool {
+    work.changes.delayed.get(&id).is_some_and(|shift| shift.is_gone())
+}
+
 /// Cancels a message that came through the hop and has a name: one that lies there, or is sent on a conversation. Gives whether there is one.
 pub(crate) fn cancel(work: &mut Work<'_>, id: Uuid) -> Outcome<bool> {
+    if is_withdrawn(work, id) {
+        return Ok(false);
+    }
     let Some(name) = hop::find_name(work, id)? else { return Ok(false) };
     if let Some(side) = name.side {
         let conversation = work.conversation(side.conversation)?;
@@ -85,7 +98,7 @@ pub(crate) fn cancel(work: &mut Work<'_>, id: Uuid) -> Outcome<bool> {
             SeenId { queue: queue.number, id: Rc::clone(seen) }.forget(work, id)?;
         }
     }
-    work.changes.notice.delayed = true;
+    work.shift(id, None, None);
     Ok(true)
 }
 
@@ -104,7 +117,7 @@ impl Recall {
         let (known, name) = (recall(work, id), hop::find_name(work, id));
         let (known, name) = (known?, name?);
         let is_under_way = name.is_some_and(|name| name.is_in_store);
-        if known.is_some() || is_under_way != self.message.handle().is_some() {
+        if is_withdrawn(work, id) || known.is_some() || is_under_way != self.message.handle().is_some() {
             return is_gone(work, &text(id));
         }
         let at = Delay::At(self.to).due(work.now);
@@ -121,11 +134,8 @@ impl Recall {
         })?;
         name.into_iter().for_each(|name| hop::forget(work, id, name.side, name.place.stamp));
         let place = Place { at, stamp };
-        let moved = Delayed { place, time: at, ..Delayed::clone(&self.message) };
-        if moved.is_large() {
-            work.write(Change::Put(StoreName::Bodies, moved.body_key(), moved.body.value.value()));
-        }
-        hop::put(work, &moved, Hop { replaces: true, ..Hop::default() });
+        let hop = Some(Hop { replaces: true, ..Hop::default() });
+        work.shift(id, None, Some(Delayed { place, time: at, hop, ..Delayed::clone(&self.message) }));
         Ok(true)
     }
 }

@@ -25,6 +25,7 @@ mount! {
     l14_what_is_moved_in_the_hop_replaces_what_the_store_has,
     l14_a_transaction_cancels_and_moves,
     l14_a_transaction_that_comes_too_late_is_a_conflict,
+    l14_a_transaction_knows_what_it_has_cancelled_and_moved,
     l18_what_a_transaction_has_ended_it_finds_no_more_elsewhere,
     a_cancelled_message_frees_its_id,
 }
@@ -254,6 +255,50 @@ async fn l14_a_transaction_that_comes_too_late_is_a_conflict(shop: &Shop) {
         settle().await;
     }
     assert_eq!(arrived(shop).await, ["m1", "m1"]);
+    tab.close().await;
+}
+
+async fn l14_a_transaction_knows_what_it_has_cancelled_and_moved(shop: &Shop) {
+    let (tab, elsewhere) = open(shop).await;
+    let dialog = shop.order("m0").await;
+    let sent = |body| send_at(shop, &tab, &dialog.initiator, body, at(1_000.0));
+    let stored = [
+        enqueue_at(shop, &tab, "m1", at(1_000.0)).await,
+        sent("m2").await,
+        enqueue_at(shop, &tab, "m3", at(1_000.0)).await,
+        sent("m4").await,
+    ];
+    settle().await;
+    assert_eq!(elsewhere.bodies(), ["m1", "m2", "m3", "m4"]);
+    elsewhere.always("store", Trouble::Hangs);
+    let in_hop = [enqueue_at(shop, &tab, "m5", at(1_000.0)).await, sent("m6").await];
+    let _last = sent("m7").await;
+    settle().await;
+    let transaction = tab.begin().expect("it is open");
+    let cancel = async |id: &str| transaction.cancel(id).await.expect("it is looked for");
+    let move_to =
+        async |id: &str, ms: f64| transaction.reschedule(id, 1_700_000_000_000.0 + ms).await.expect("it is looked for");
+    for id in [&stored[0], &stored[1], &in_hop[0], &in_hop[1]] {
+        assert!(cancel(id).await);
+        assert!(!cancel(id).await, "it does not wait any more");
+        assert!(!move_to(id, 2_000.0).await, "it does not wait any more");
+    }
+    for id in &stored[2..] {
+        assert!(move_to(id, 2_000.0).await);
+        assert!(move_to(id, 3_000.0).await, "it still waits");
+        assert!(cancel(id).await, "it still waits");
+        assert!(!cancel(id).await, "it does not wait any more");
+    }
+    let ended = transaction.end_conversation(&dialog.initiator, EndOptions::default()).await.expect("it can be ended");
+    assert_eq!(ended.discarded, 1, "one was left");
+    transaction.commit().await.expect("it can be committed");
+    settle().await;
+    shop.assert_sound().await;
+    tab.close().await;
+    elsewhere.is_well();
+    let tab = shop.tab_with(settings(), &elsewhere).await;
+    settle().await;
+    assert_eq!((pass(shop, &tab, 9_000.0).await, elsewhere.bodies().len()), (0, 0));
     tab.close().await;
 }
 
