@@ -176,7 +176,14 @@ impl Due {
     pub(crate) fn dispatch(self, work: &mut Work<'_>) -> Outcome<u64> {
         let lanes = self.to_each().filter_map(|first| lane(work, &first.to)).map(|(lane, _)| lane);
         let lanes: Vec<Lane> = lanes.collect();
-        Lane::read_ahead(work, lanes.iter())?;
+        // All that they will need, at once: of an endpoint, the queues that it was last seen on, and its far end.
+        let of_lanes = lanes.iter().filter_map(|lane| work.catalog.queue_of(lane.service)).map(|queue| queue.number);
+        let of_sides = self.sides.keys().flat_map(|side| [*side, side.far()]);
+        let of_sides = of_sides.filter_map(|side| work.core.routes.get(side));
+        let queues: Vec<u32> = of_lanes.chain(of_sides).collect();
+        let lanes = Lane::read_ahead(work, lanes.iter());
+        self.need_conversations(work, queues)?;
+        lanes?;
         self.go(work, &|work, together| dispatch(work, together))
     }
 
@@ -189,14 +196,18 @@ impl Due {
         })
     }
 
+    fn need_conversations(&self, work: &mut Work<'_>, queues: Vec<u32>) -> Outcome<()> {
+        work.need(self.sides.keys().map(|side| side.conversation), queues)
+    }
+
     /// Of messages that follow each other to one destination: the first.
     fn to_each(&self) -> impl Iterator<Item = &Delayed> {
         self.messages.chunk_by(|one, other| one.to == other.to).filter_map(|together| together.first())
     }
 
     fn go(self, work: &mut Work<'_>, send: &dyn Fn(&mut Work<'_>, &[Delayed]) -> Outcome<u64>) -> Outcome<u64> {
-        let Some((first, last)) = self.span else { return Ok(0) };
-        work.need(self.sides.keys().map(|side| side.conversation).collect::<Vec<_>>(), [])?;
+        let Some((first, last)) = self.span.clone() else { return Ok(0) };
+        self.need_conversations(work, Vec::new())?;
         work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(self.count))?;
         work.changes.notice.delayed = true;
         work.write(Change::DeleteRange(StoreName::Delayed, Range::between(first, last)));
