@@ -5,6 +5,7 @@ use std::rc::Rc;
 use uuid::Uuid;
 
 use crate::body::{Body, Value};
+use crate::clock::Instant;
 use crate::conversation::{Conversation, System};
 use crate::delayed::Shift;
 use crate::error::Error;
@@ -64,6 +65,9 @@ pub(crate) struct Taken {
     pub(crate) rows: u64,
 }
 
+/// Which message has an id, and until when; `None`: it is free again.
+type Noted = Option<(Uuid, Instant)>;
+
 /// What has been read and changed. A transaction keeps it from call to call; every other unit of work begins with an empty one.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
@@ -79,9 +83,9 @@ pub(crate) struct Changes {
     /// Sides whose turns are stored too far in front, and the orders of their oldest unread rows.
     pub(crate) late: Vec<(SideId, u64)>,
     pub(crate) group_states: Map<Rc<str>, Option<Body>>,
-    /// Lanes that were begun, and ids that were noted (queue, id) with the message that has it.
+    /// Lanes that were begun, and ids that were noted (queue, id) with the message that has it and until when, or are noted no more.
     pub(crate) lanes: Map<Lane, u64>,
-    pub(crate) seen: Map<(u32, Rc<str>), Uuid>,
+    pub(crate) seen: Map<(u32, Rc<str>), Noted>,
     /// What becomes of delayed messages.
     pub(crate) delayed: Map<Uuid, Shift>,
     /// What is left of a block of conversation numbers that was claimed: the next, and its end.
@@ -116,9 +120,8 @@ enum Undo {
     Dropped(usize, Vec<Row>),
     /// The lane was this conversation.
     Lane(Lane, Option<u64>),
-    Seen((u32, Rc<str>)),
-    /// The id was noted with this message.
-    Forgotten((u32, Rc<str>), Uuid),
+    /// This was noted of the id.
+    Seen((u32, Rc<str>), Option<Noted>),
     /// This was noted of the delayed message.
     Delayed(Uuid, Option<Shift>),
 }
@@ -210,8 +213,8 @@ impl Changes {
                 }
                 Undo::Lane(lane, Some(number)) => _ = self.lanes.insert(lane, number),
                 Undo::Lane(lane, None) => _ = self.lanes.remove(&lane),
-                Undo::Seen(key) => _ = self.seen.remove(&key),
-                Undo::Forgotten(key, message) => _ = self.seen.insert(key, message),
+                Undo::Seen(key, Some(before)) => _ = self.seen.insert(key, before),
+                Undo::Seen(key, None) => _ = self.seen.remove(&key),
                 Undo::Delayed(id, Some(before)) => _ = self.delayed.insert(id, before),
                 Undo::Delayed(id, None) => _ = self.delayed.remove(&id),
             }
@@ -289,17 +292,10 @@ impl Changes {
         self.undo.push(Undo::Lane(lane, before));
     }
 
-    /// An id was noted.
-    pub(crate) fn note_seen(&mut self, key: (u32, Rc<str>), message: Uuid) {
-        self.seen.insert(key.clone(), message);
-        self.undo.push(Undo::Seen(key));
-    }
-
-    /// An id is noted no more.
-    pub(crate) fn forget_seen(&mut self, key: (u32, Rc<str>)) {
-        if let Some(message) = self.seen.remove(&key) {
-            self.undo.push(Undo::Forgotten(key, message));
-        }
+    /// An id is noted with this message until then; `None`: it is noted no more.
+    pub(crate) fn note_seen(&mut self, key: (u32, Rc<str>), noted: Noted) {
+        let before = self.seen.insert(key.clone(), noted);
+        self.undo.push(Undo::Seen(key, before));
     }
 
     /// This becomes of a delayed message.

@@ -46,11 +46,16 @@ impl SeenId {
 
     /// The message that has the id already.
     pub(crate) fn find(&self, work: &mut Work<'_>) -> Outcome<Option<Uuid>> {
-        if let Some(first) = work.changes.seen.get(&(self.queue, Rc::clone(&self.id))) {
-            return Ok(Some(*first));
-        }
-        let before = self.read(work)?;
+        let before = self.known(work)?;
         Ok(before.filter(|(_, expires_at)| *expires_at > work.now).map(|(first, _)| first))
+    }
+
+    /// What is known of it, with what this unit of work has noted: of that the store does not know yet.
+    fn known(&self, work: &mut Work<'_>) -> Outcome<Option<(Uuid, Instant)>> {
+        match work.changes.seen.get(&(self.queue, Rc::clone(&self.id))) {
+            Some(noted) => Ok(*noted),
+            None => self.read(work),
+        }
     }
 
     fn read(&self, work: &mut Work<'_>) -> Outcome<Option<(Uuid, Instant)>> {
@@ -63,10 +68,10 @@ impl SeenId {
 
     /// The id is free again, if this message has it.
     pub(crate) fn forget(&self, work: &mut Work<'_>, message: Uuid) -> Outcome<()> {
-        let Some((_, expires_at)) = self.read(work)?.filter(|(first, _)| *first == message) else { return Ok(()) };
+        let Some((_, expires_at)) = self.known(work)?.filter(|(first, _)| *first == message) else { return Ok(()) };
         work.drop_due(&self.due(expires_at));
         work.write(Change::Delete(StoreName::Seen, self.key()));
-        work.changes.forget_seen((self.queue, Rc::clone(&self.id)));
+        work.changes.note_seen((self.queue, Rc::clone(&self.id)), None);
         Ok(())
     }
 
@@ -80,7 +85,7 @@ impl SeenId {
             work.drop_due(&self.due(expired_at));
         }
         let expires_at = work.now + window;
-        work.changes.note_seen((self.queue, Rc::clone(&self.id)), message);
+        work.changes.note_seen((self.queue, Rc::clone(&self.id)), Some((message, expires_at)));
         let record = vec![Value::from(1u32), Value::from_bytes(message.as_bytes()), Value::from(expires_at)];
         work.write(Change::Put(StoreName::Seen, self.key(), Value::list(record)));
         work.put_due(&self.due(expires_at), Value::list(vec![Value::from(1u32)]));

@@ -138,13 +138,21 @@ impl Enqueue {
         if let Some(first) = seen.as_ref().map(|id| id.find(work)).transpose()?.flatten() {
             return Ok(Enqueued::Before(first));
         }
-        let priority = self.priority();
+        let (priority, message_type) = (self.priority(), Rc::from(DEFAULT));
         let lane = |message: &OutgoingMessage| {
             let key = if self.options.ordered { self.key() } else { LaneKey::Number(place_of(message) % LOOSE) };
             To::Lane { queue: Rc::clone(&self.queue), key, priority }
         };
-        let messages = self.messages.iter().map(|message| (lane(message), DEFAULT.into(), message)).collect();
-        let ids = schedule(work, delay, seen.as_ref().map(|seen| &seen.id), messages)?;
+        let mut messages: Vec<(usize, &OutgoingMessage)> = self.messages.iter().enumerate().collect();
+        if !self.options.ordered {
+            // Those of one lane are stored together.
+            messages.sort_by_key(|(_, message)| place_of(message) % LOOSE);
+        }
+        let lanes = messages.iter().map(|(_, message)| (lane(message), Rc::clone(&message_type), *message)).collect();
+        let ids = schedule(work, delay, seen.as_ref().map(|seen| &seen.id), lanes)?;
+        let mut ids: Vec<(usize, Uuid)> = messages.into_iter().map(|(index, _)| index).zip(ids).collect();
+        ids.sort_unstable_by_key(|(index, _)| *index);
+        let ids: Vec<Uuid> = ids.into_iter().map(|(_, id)| id).collect();
         if let (Some(id), Some(first)) = (seen, ids.first()) {
             id.take(work, *first, self.options.dedupe_window)?;
         }

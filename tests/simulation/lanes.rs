@@ -74,13 +74,15 @@ impl Enqueue {
         self.messages.iter().enumerate().map(|(number, (_, body))| (key(number), &**body)).collect()
     }
 
-    /// The same for those that are delayed: each says its own place.
+    /// The same for those that are delayed, in the order of storing: each says its own place, and those of one lane lie together.
     pub(crate) fn shares_later(&self) -> Vec<(LaneKey, &str)> {
         let share = |(id, body): &(Uuid, String)| {
             let one = Self { messages: vec![(*id, body.clone())], ..self.clone() };
             one.shares().remove(0).0
         };
-        self.messages.iter().map(|message| (share(message), &*message.1)).collect()
+        let mut shares: Vec<_> = self.messages.iter().map(|message| (share(message), &*message.1)).collect();
+        shares.sort_by(|(one, _), (other, _)| one.cmp(other));
+        shares
     }
 }
 

@@ -19,6 +19,7 @@ mount! {
     l03_what_is_stored_together_is_one_record,
     l03_what_is_stored_by_several_calls_at_once_is_one_record,
     l03_a_run_has_64_kib_at_most,
+    l03_what_has_no_order_lies_together_by_its_lanes,
     l03_large_bodies_lie_apart,
     l03_what_differs_from_row_to_row_survives,
     l03_a_commit_takes_some_thousands,
@@ -136,6 +137,21 @@ async fn l03_a_run_has_64_kib_at_most(shop: &Shop) {
     assert_eq!(shop.pass(1_000.0).await, 7);
     let seen = shop.messages("kitchen", RowFilter::default()).await;
     assert_eq!(seen.iter().filter_map(|message| message.body.number()).collect::<Vec<_>>(), sizes);
+}
+
+async fn l03_what_has_no_order_lies_together_by_its_lanes(shop: &Shop) {
+    let options = EnqueueOptions { delay: Some(at(1_000.0)), ordered: false, ..EnqueueOptions::default() };
+    let messages = (0..200).map(|number| shop.message("DEFAULT", &number.to_string())).collect();
+    let ids = shop.broker.enqueue_later("kitchen", messages, options).await.expect("they can be enqueued");
+    assert!(runs(shop).await.len() <= 16, "a lane each");
+    let page = shop.broker.delayed(&DelayedFilter::default(), None, Extent::All).await.expect("it can be looked at");
+    let body_of = |id: Rc<str>| {
+        let message = page.rows.iter().find(|message| message.message_id == id);
+        message.and_then(|message| message.body.value.value().text()).unwrap_or_default()
+    };
+    let bodies: Vec<String> = ids.iter().map(|id| body_of(text(*id))).collect();
+    assert_eq!(bodies, numbers(0..200), "the ids are in the order of the messages");
+    assert_eq!((shop.pass(1_000.0).await, shop.rows("kitchen").await.len()), (200, 200));
 }
 
 async fn l03_large_bodies_lie_apart(shop: &Shop) {

@@ -21,6 +21,7 @@ mount! {
     l14_one_is_rescheduled_out_of_a_run,
     l14_a_transaction_changes_a_run,
     l14_a_transaction_changes_what_it_has_stored,
+    l14_in_a_transaction_a_cancel_frees_an_id,
     l14_in_a_transaction_others_of_a_run_are_no_conflict,
     l14_two_tabs_cancel_and_dispatch_one_run,
     l18_end_takes_the_rest_of_a_run,
@@ -200,6 +201,35 @@ async fn l14_a_transaction_changes_what_it_has_stored(shop: &Shop) {
     assert_eq!((shop.pass(500.0).await, shop.pass(500.0).await, shop.pass(1_000.0).await), (1, 1, 1));
     assert_eq!(shop.receive("kitchen").await, ["0 Note 1 2", "0 Note 2 4", "0 Note 3 3"]);
     assert_eq!((shop.records_in(StoreName::Bodies).await, shop.records_in(StoreName::Members).await), (0, 0));
+}
+
+async fn l14_in_a_transaction_a_cancel_frees_an_id(shop: &Shop) {
+    let options =
+        EnqueueOptions { delay: Some(at(1_000.0)), dedupe_id: Some("once".into()), ..EnqueueOptions::default() };
+    let message = |body| vec![shop.message("DEFAULT", body)];
+    let transaction = begin(shop);
+    let own = transaction.enqueue_later("kitchen", message("1"), options.clone()).await.expect("it can be enqueued");
+    assert!(transaction.cancel(&text(own[0])).await.expect("it can be cancelled"));
+    transaction.commit().await.expect("it commits");
+    assert_eq!((count(shop).await, shop.records_in(StoreName::Seen).await), (0, 0));
+    shop.assert_sound().await;
+
+    let first = shop.broker.enqueue_later("kitchen", message("2"), options.clone()).await.expect("it is free");
+    let transaction = begin(shop);
+    assert!(transaction.cancel(&text(first[0])).await.expect("it can be cancelled"));
+    transaction.enqueue_later("kitchen", message("3"), options.clone()).await.expect("it can be enqueued");
+    transaction.commit().await.expect("it commits");
+    assert_eq!(bodies(shop).await, ["3"]);
+    shop.assert_sound().await;
+
+    // In one commit, too.
+    let seen = shop.broker.enqueue_later("kitchen", message("4"), options.clone()).await.expect("it can be asked for");
+    let (cancelled, sent) =
+        join(shop.broker.cancel(&text(seen[0])), shop.broker.enqueue_later("kitchen", message("5"), options.clone()))
+            .await;
+    assert!(cancelled.expect("it can be cancelled"));
+    assert_ne!(sent.expect("it can be enqueued"), seen);
+    assert_eq!(bodies(shop).await, ["5"]);
 }
 
 async fn l14_in_a_transaction_others_of_a_run_are_no_conflict(shop: &Shop) {
