@@ -10,6 +10,7 @@ use std::rc::Rc;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
+use self::plan::Open;
 pub use self::plan::{Fault, Faults, Operation};
 use super::failure::{connection_lost, outcome_unknown};
 use super::{Change, Direction, Key, Mode, Range, Session, Source, Store, StoreName};
@@ -39,6 +40,7 @@ impl fmt::Debug for FaultStore {
 
 impl Store for FaultStore {
     fn begin<'a>(&'a self, scope: &'a [StoreName], mode: Mode) -> LocalBoxFuture<'a, Result<Box<dyn Session>>> {
+        let open = self.faults.opened();
         async move {
             let mut failure = None;
             match self.faults.meet(Operation::Begin) {
@@ -52,7 +54,7 @@ impl Store for FaultStore {
             let inner = self.inner.begin(scope, mode).await?;
             let connection = Connection { losses: Rc::clone(&self.losses), before: self.losses.get() };
             let (faults, failure) = (self.faults.clone(), RefCell::new(failure));
-            let session: Box<dyn Session> = Box::new(FaultSession { inner, faults, connection, failure });
+            let session: Box<dyn Session> = Box::new(FaultSession { inner, faults, connection, failure, open });
             Ok(session)
         }
         .boxed_local()
@@ -91,6 +93,7 @@ struct FaultSession {
     connection: Connection,
     /// Why everything that follows fails.
     failure: RefCell<Option<Error>>,
+    open: Open,
 }
 
 impl FaultSession {
@@ -193,8 +196,8 @@ impl Session for FaultSession {
     fn commit(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
         let fault = self.faults.meet(Operation::Commit);
         let failure = self.check().err().map(Fault::Abort);
-        let Self { inner, faults, .. } = *self;
-        match failure.or(fault) {
+        let Self { inner, faults, open, .. } = *self;
+        let committed = match failure.or(fault) {
             None => inner.commit(),
             Some(Fault::Fail(error) | Fault::Abort(error)) => inner.abort().map(|()| Err(error)).boxed_local(),
             Some(Fault::Delay) => {
@@ -208,7 +211,8 @@ impl Session for FaultSession {
             }
             Some(Fault::Lose) => inner.abort().then(|()| future::pending()).boxed_local(),
             Some(Fault::LoseAnswer) => inner.commit().map(|outcome| outcome.and(Err(outcome_unknown()))).boxed_local(),
-        }
+        };
+        committed.inspect(move |_| drop(open)).boxed_local()
     }
 
     fn abort(self: Box<Self>) -> LocalBoxFuture<'static, ()> {

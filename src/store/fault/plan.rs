@@ -60,6 +60,18 @@ struct Plan {
     calls: BTreeMap<Operation, u32>,
     reads: BTreeMap<StoreName, u32>,
     writes: BTreeMap<StoreName, u32>,
+    open: u32,
+}
+
+/// A session from its begin to its end.
+#[derive(Debug)]
+pub(super) struct Open(Faults);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut plan = self.0.0.borrow_mut();
+        plan.open = plan.open.saturating_sub(1);
+    }
 }
 
 impl Faults {
@@ -86,6 +98,17 @@ impl Faults {
     /// How many calls [`Fault::Delay`] is holding.
     pub fn held(&self) -> usize {
         self.0.borrow().held.iter().filter(|held| !held.is_canceled()).count()
+    }
+
+    /// How many sessions are being begun, at work, or being committed.
+    pub fn open(&self) -> u32 {
+        self.0.borrow().open
+    }
+
+    /// One more.
+    pub(super) fn opened(&self) -> Open {
+        self.0.borrow_mut().open += 1;
+        Open(self.clone())
     }
 
     /// How many calls of a kind were made.

@@ -1,15 +1,60 @@
 //! A delayed message store outside of the broker's database, which does as its contract says until it is told otherwise.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use pocket_broker::clock::Clock;
 use pocket_broker::error::{Error, ErrorCode, Result};
+use pocket_broker::store::Faults;
 use pocket_broker::{DelayedFilter, DelayedMessage, DelayedMessageStore, Fetched, TransactionMode};
 
 use super::host::tick;
+
+std::thread_local! {
+    /// How many calls are being answered, and the storage beside.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+    static STORAGE: RefCell<Option<Faults>> = const { RefCell::new(None) };
+}
+
+/// The storage that [`settle`] waits for, too.
+pub(crate) fn watch(faults: &Faults) {
+    STORAGE.set(Some(faults.clone()));
+}
+
+/// A call that is being answered.
+struct Answering;
+
+impl Answering {
+    fn new() -> Self {
+        CALLS.set(CALLS.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        CALLS.set(CALLS.get() - 1);
+    }
+}
+
+/// Lets everybody run until nobody does anything: neither a store elsewhere nor the storage has something to answer, and that for a while.
+pub(crate) async fn settle() {
+    let mut quiet = 0;
+    for _ in 0..PATIENCE {
+        tick().await;
+        let is_busy =
+            CALLS.get() > 0 || STORAGE.with_borrow(|faults| faults.as_ref().is_some_and(|faults| faults.open() > 0));
+        quiet = if is_busy { 0 } else { quiet + 1 };
+        if quiet == QUIET {
+            return;
+        }
+    }
+}
+
+const PATIENCE: u32 = 3_000;
+const QUIET: u32 = 10;
 
 /// For so many milliseconds whoever has fetched a message holds it.
 const HOLD: f64 = 60_000.0;
@@ -128,6 +173,7 @@ impl Elsewhere {
     ) -> LocalBoxFuture<'static, Result<T>> {
         let (inner, clock, instance) = (Rc::clone(&self.inner), Rc::clone(&self.clock), self.instance);
         async move {
+            let answering = Answering::new();
             tick().await;
             let trouble = {
                 let mut inner = inner.borrow_mut();
@@ -140,7 +186,10 @@ impl Elsewhere {
             match trouble {
                 Some(Trouble::Fails) => return Err(failed("out of order")),
                 Some(Trouble::Refuses) => return Err(failed("never").with("unrecoverable", true)),
-                Some(Trouble::Hangs) => return std::future::pending().await,
+                Some(Trouble::Hangs) => {
+                    drop(answering);
+                    return std::future::pending().await;
+                }
                 Some(Trouble::AnswerIsLost) | None => {}
             }
             let answer = work(&mut inner.borrow_mut(), clock.now(), instance);

@@ -18,7 +18,7 @@ use pocket_broker::{
 
 use uuid::Uuid;
 
-use super::elsewhere::Elsewhere;
+use super::elsewhere::{Elsewhere, watch};
 use super::host::{ManualClock, ManualTimer, RunningClock, TestHost, host};
 use super::locks::OriginLocks;
 use super::{Bench, transact};
@@ -48,6 +48,7 @@ impl Shop {
     /// "Front" and "Back".
     pub(crate) async fn open(bench: Bench) -> Self {
         let bench = bench.with_faults();
+        watch(bench.faults());
         let store = bench.connect().await;
         let mut host = host(Rc::clone(&store), 1);
         if bench.has_leases {

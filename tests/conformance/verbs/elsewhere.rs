@@ -9,7 +9,7 @@ use pocket_broker::{
     Broker, Delay, DelayedFilter, DelayedSettings, EnqueueOptions, Extent, Fetched, RowFilter, TransactionMode,
 };
 
-use super::super::support::elsewhere::{Elsewhere, Trouble};
+use super::super::support::elsewhere::{Elsewhere, Trouble, settle};
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, refused};
 use super::delayed::at;
@@ -47,13 +47,6 @@ pub(super) async fn enqueue_as(shop: &Shop, broker: &Broker, body: &str, options
 pub(super) async fn send_at(shop: &Shop, broker: &Broker, handle: &str, body: &str, delay: Delay) -> Rc<str> {
     let message = shop.message("Note", body);
     text(broker.send_later(vec![handle.into()], vec![message], delay, None).await.expect("it can be sent later")[0])
-}
-
-/// Lets everybody run who can.
-pub(super) async fn settle() {
-    for _ in 0..300 {
-        tick().await;
-    }
 }
 
 /// Lets time pass, and does what is due then. Gives how many messages came of it.

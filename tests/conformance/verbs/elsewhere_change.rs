@@ -7,11 +7,11 @@ use pocket_broker::error::ErrorCode;
 use pocket_broker::{Broker, DelayedFilter, EndOptions, EnqueueOptions, Extent};
 use uuid::Uuid;
 
-use super::super::support::elsewhere::{Elsewhere, Trouble};
+use super::super::support::elsewhere::{Elsewhere, Trouble, settle};
 use super::super::support::host::tick;
 use super::super::support::shop::{Shop, refused};
 use super::delayed::at;
-use super::elsewhere::{arrived, enqueue_as, enqueue_at, pass, send_at, settings, settle};
+use super::elsewhere::{arrived, enqueue_as, enqueue_at, pass, send_at, settings};
 
 mount! {
     l14_what_waits_is_shown_wherever_it_is,

@@ -10,12 +10,11 @@ use pocket_broker::{
     BreakerState, Broker, DelayedSettings, EnqueueOptions, FailedFilter, Fetched, Notice, RoleNotice, RowFilter,
 };
 
-use super::super::support::elsewhere::{Elsewhere, Trouble};
-use super::super::support::host::tick;
+use super::super::support::elsewhere::{Elsewhere, Trouble, settle};
 use super::super::support::shop::{Shop, refused};
 use super::super::support::transact;
 use super::delayed::at;
-use super::elsewhere::{arrived, enqueue_at, pass, send_at, settings, settle};
+use super::elsewhere::{arrived, enqueue_at, pass, send_at, settings};
 
 mount! {
     l05_what_the_store_refuses_for_good_goes_to_the_error_queue,
@@ -483,9 +482,7 @@ async fn l07_nobody_hurries_what_another_instance_holds(shop: &Shop) {
     let mut sleeps = Vec::new();
     for _ in 0..12 {
         shop.timer().fire();
-        for _ in 0..300 {
-            tick().await;
-        }
+        settle().await;
         sleeps.extend(shop.timer().sleeps());
     }
     assert!(sleeps.iter().all(|ms| (10.0..=1_000.0).contains(ms)), "{sleeps:?}");

@@ -4,12 +4,12 @@ use futures_util::future::join;
 use pocket_broker::error::ErrorCode;
 use pocket_broker::{Broker, Delay, DelayedSettings, TransactionMode};
 
-use super::super::support::elsewhere::{Elsewhere, Trouble};
+use super::super::support::elsewhere::{Elsewhere, Trouble, settle};
 use super::super::support::host::tick;
 use super::super::support::poll_once;
 use super::super::support::shop::{Shop, refused};
 use super::delayed::at;
-use super::elsewhere::{arrived, enqueue_at, pass, settings, settle};
+use super::elsewhere::{arrived, enqueue_at, pass, settings};
 
 mount! {
     p43_a_close_while_it_is_stored_loses_nothing,
