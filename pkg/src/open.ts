@@ -17,7 +17,7 @@ const MAX_MESSAGE_BYTES = 128 * 1024 * 1024;
 /**
  * Opens (or creates) the broker that lives in the IndexedDB database `name`, in a window, dedicated, shared or service worker.
  * Loads the wasm once, lazily. Each call gives a Broker of its own over one connection per context; its `close` closes only itself.
- * `durability` and `clock` must agree with a broker of this name that is open here already.
+ * `durability`, `clock` and `delayedDelivery` must agree with a broker of this name that is open here already.
  *
  * Errors: InvalidArgument, UnsupportedTransactionMode, DelayedStoreFailed, LoadFailed, StorageUnavailable (within 10 s), UpgradeBlocked (after 5 s), VersionTooNew, those of `define`.
  */

@@ -110,13 +110,11 @@ impl Audit {
             if let Some(side) = found.side {
                 *sides.entry(side).or_default() += 1;
                 expected.members.insert(custom::mark(side, found.place.stamp));
-            } else if found.is_in_store {
-                self.find("delayed message", id, "it has a name that leads nowhere");
             }
             expected.members.insert(custom::name(*id));
         }
         for delayed in in_hop {
-            let whereabouts = Whereabouts { place: delayed.place, side: delayed.side(), is_in_store: false };
+            let whereabouts = Whereabouts::of(delayed, false);
             if !named.contains(&(delayed.id, whereabouts)) {
                 self.find("delayed message", delayed.id, "it is in the hop, and has no name");
             }

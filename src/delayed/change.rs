@@ -91,7 +91,13 @@ impl Reschedule {
 
     /// Gives whether it was there.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<bool> {
-        let Some(found) = find(work, &self.id)? else { return is_gone(work, &self.id) };
+        let Some(found) = find(work, &self.id)? else {
+            return if custom::is_in_store(work, &self.id)? {
+                is_handed_over(work, &self.id)
+            } else {
+                is_gone(work, &self.id)
+            };
+        };
         let at = Delay::At(self.to).due(work.now);
         if let To::Conversation(handle) = &found.delayed.to
             && let Some((conversation, _)) = work.find(handle)?
@@ -128,6 +134,17 @@ pub(super) fn is_gone(work: &Work<'_>, id: &str) -> Outcome<bool> {
     }
     let text = format!(
         "The delayed message {id} was delivered or cancelled before the transaction committed. Run the transaction again: it sees what is there now."
+    );
+    Err(work.at_commit(Error::new(ErrorCode::Conflict, text)).with("messageId", id).into())
+}
+
+/// What lay here when it was seen, and is in a store of the application's own when the transaction commits, is asked for there.
+fn is_handed_over(work: &Work<'_>, id: &str) -> Outcome<bool> {
+    if !matches!(work.purpose, Purpose::CommitOf(_)) {
+        return Ok(false);
+    }
+    let text = format!(
+        "The delayed message {id} was handed over to the delayed message store before the transaction committed. Run the transaction again: it is found there now."
     );
     Err(work.at_commit(Error::new(ErrorCode::Conflict, text)).with("messageId", id).into())
 }

@@ -7,11 +7,12 @@ use super::{Mended, lost_in, raw_row, rows};
 use crate::arrival;
 use crate::body::Value;
 use crate::conversation::{Conversation, State};
-use crate::delayed::{count_marked, marks_of};
+use crate::delayed::{count_marked, custom, marks_of};
 use crate::due::Due;
 use crate::error_queue;
 use crate::ids::{Decoded, Role, SideId};
 use crate::membership::{all_members, read_member};
+use crate::message::count;
 use crate::reuse::named;
 use crate::stop::Outcome;
 use crate::store::{Change, Key, Range, StoreName};
@@ -70,7 +71,10 @@ pub(super) fn mend(work: &mut Work<'_>, key: &Key) -> Outcome<Mended> {
 fn stay(work: &mut Work<'_>, mut conversation: Box<Conversation>) -> Outcome<()> {
     let mut delayed = Vec::new();
     for role in [Role::Initiator, Role::Target] {
-        delayed.push(count_marked(work.get_keys(StoreName::Members, marks_of(conversation.id_of(role)), None)?));
+        let id = conversation.id_of(role);
+        let built_in = count_marked(work.get_keys(StoreName::Members, marks_of(id), None)?);
+        let elsewhere = work.get_keys(StoreName::Members, custom::marks_of(id), None)?.len();
+        delayed.push(built_in + count(elsewhere));
     }
     for role in [Role::Initiator, Role::Target] {
         let name = Rc::clone(conversation.service(role));

@@ -55,7 +55,9 @@ pub(super) fn mend(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
     let service = services.iter().copied().chain(counted).max().unwrap_or_default();
 
     let stamp = stamp.max(work.catalog.stamp);
-    let in_hop = count(work.get_keys(StoreName::Delayed, custom::rows(), None)?.len());
+    let in_hop = work.get_keys(StoreName::Delayed, custom::rows(), None)?.to_vec();
+    let hop_stamps = in_hop.iter().filter_map(|key| number(&Key::from_value(&key.item(1))?)).max();
+    let (in_hop, stamp) = (count(in_hop.len()), stamp.max(hop_stamps.unwrap_or_default()));
     let delayed = work.get_keys(StoreName::Delayed, all_messages(), None)?;
     let stamps = delayed.iter().filter_map(|key| number(&Key::from_value(&key.item(1))?));
     let (delayed, stamp) = (count_messages(delayed) + in_hop, stamps.fold(stamp, u64::max));

@@ -54,7 +54,8 @@ impl Store for FaultStore {
             let inner = self.inner.begin(scope, mode).await?;
             let connection = Connection { losses: Rc::clone(&self.losses), before: self.losses.get() };
             let (faults, failure) = (self.faults.clone(), RefCell::new(failure));
-            let session: Box<dyn Session> = Box::new(FaultSession { inner, faults, connection, failure, open });
+            let session: Box<dyn Session> =
+                Box::new(FaultSession { inner, faults, connection, failure, open, has_written: Cell::new(false) });
             Ok(session)
         }
         .boxed_local()
@@ -94,6 +95,7 @@ struct FaultSession {
     /// Why everything that follows fails.
     failure: RefCell<Option<Error>>,
     open: Open,
+    has_written: Cell<bool>,
 }
 
 impl FaultSession {
@@ -181,6 +183,7 @@ impl Session for FaultSession {
     }
 
     fn write(&self, change: Change) -> Result<()> {
+        self.has_written.set(true);
         let fault = self.faults.meet_write(change.store());
         self.check()?;
         match fault {
@@ -194,7 +197,8 @@ impl Session for FaultSession {
     }
 
     fn commit(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
-        let fault = self.faults.meet(Operation::Commit);
+        let change = if self.has_written.get() { self.faults.meet(Operation::Change) } else { None };
+        let fault = self.faults.meet(Operation::Commit).or(change);
         let failure = self.check().err().map(Fault::Abort);
         let Self { inner, faults, open, .. } = *self;
         let committed = match failure.or(fault) {

@@ -341,6 +341,7 @@ impl Verb {
                 messages.iter().map(|message| message.body.size).sum()
             }
             Self::BeginTimer(timer) => timer.size(),
+            Self::Custom(step) => step.size(),
             Self::SetGroupState(_, body) => body.size,
             Self::All(verbs, _) => verbs.iter().map(|verb| verb.size()).sum(),
             _ => 0.0,

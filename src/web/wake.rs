@@ -46,14 +46,14 @@ impl Wake {
     }
 
     pub(crate) fn notify(&self, notice: &Notice) {
-        if notice.released {
-            // Somebody waits for it.
+        if notice.released || notice.role.is_some() {
+            // Somebody waits for it, and it is alone in its notice.
             self.line.send(notice);
             return;
         }
         self.line.add(notice);
         // This context may be gone in a moment: the others are to know what they have to wait for.
-        if notice.due.is_some() {
+        if notice.due.is_some() || notice.hop {
             self.line.post();
         }
     }

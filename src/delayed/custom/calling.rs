@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::calls::ask;
 use super::change::{Recall, Settle, Withdraw, Withdrawn};
-use super::poller::{Came, Step};
+use super::step::{Came, Step};
 use super::views::find;
 use super::{DelayedMessage, TransactionMode};
 use crate::call::{Call, unexpected};
@@ -41,6 +41,10 @@ impl Core {
     /// Cancels a message that neither the built-in store nor the hop has. Gives whether it will not be delivered.
     pub(crate) async fn cancel_in_store(self: &Rc<Self>, id: &str) -> Result<bool> {
         let (Some(store), Ok(id)) = (self.host.delayed_store.clone(), Uuid::try_parse(id)) else { return Ok(false) };
+        if self.stored.lingering.borrow().contains(&id) {
+            // It was delivered: the store has only not removed it.
+            return Ok(false);
+        }
         match self.step(Step::Withdraw(Withdraw { id, asks: true })).await? {
             Came::Withdrawn(Withdrawn::Yes) => return Ok(true),
             Came::Withdrawn(Withdrawn::No) => return Ok(false),
@@ -66,6 +70,10 @@ impl Core {
     /// What delivers such a message at another time. `None`: the store does not have it.
     pub(crate) async fn recall(self: &Rc<Self>, id: &str, to: Instant) -> Result<Option<Call>> {
         let Some(store) = self.host.delayed_store.clone() else { return Ok(None) };
+        let is_lingering = |id: Uuid| self.stored.lingering.borrow().contains(&id);
+        if Uuid::try_parse(id).is_ok_and(is_lingering) {
+            return Ok(None);
+        }
         let Some(found) = find(self, &store, id).await? else { return Ok(None) };
         let message = found.read().map_err(|problem| {
             let text = format!(

@@ -17,17 +17,24 @@ const LAST: f64 = 5_000.0;
 /// The calls that are under way.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Told when the broker is closed.
+    /// Told when the broker is closed, or the page sleeps.
     closing: RefCell<Vec<oneshot::Sender<()>>>,
+    is_closed: Cell<bool>,
     /// How many a close waits for.
     lasting: Cell<u32>,
     ended: RefCell<Vec<oneshot::Sender<()>>>,
 }
 
 impl Calls {
-    /// Nobody waits for an answer any more.
+    /// Nobody waits for an answer any more, and nothing is asked.
     pub(crate) fn close(&self) {
+        self.is_closed.set(true);
         self.closing.take().into_iter().for_each(|call| _ = call.send(()));
+    }
+
+    /// From now on calls may be made.
+    pub(crate) fn open(&self) {
+        self.is_closed.set(false);
     }
 
     fn closed(&self) -> oneshot::Receiver<()> {
@@ -69,6 +76,9 @@ impl Drop for Lasting<'_> {
 
 /// Waits for an answer, not longer than the broker is open.
 pub(super) async fn ask<T>(core: &Rc<Core>, method: &str, call: LocalBoxFuture<'static, Result<T>>) -> Result<T> {
+    if core.stored.calls.is_closed.get() {
+        return Err(Error::closed());
+    }
     let closed = core.stored.calls.closed();
     match select(closed, Box::pin(limited(core, method, call))).await {
         Either::Left(_) => Err(Error::closed()),
@@ -82,6 +92,9 @@ pub(super) async fn ask_to_the_end<T>(
     method: &str,
     call: LocalBoxFuture<'static, Result<T>>,
 ) -> Result<T> {
+    if core.gate.is_closed() {
+        return Err(Error::closed());
+    }
     let lasting = Lasting::new(&core.stored.calls);
     let answer = limited(core, method, call).await;
     drop(lasting);
@@ -93,9 +106,8 @@ async fn limited<T>(core: &Rc<Core>, method: &str, call: LocalBoxFuture<'static,
     match select(call, core.host.pulse.timer.sleep(LIMIT)).await {
         Either::Left((answer, _)) => answer,
         Either::Right(_) => {
-            let text = format!(
-                "The delayed message store has not answered `{method}` for 60 s. What waits is kept, and it is asked again."
-            );
+            let text =
+                format!("The delayed message store has not answered `{method}` for 60 s. Nothing is lost by that.");
             Err(Error::new(ErrorCode::DelayedStoreFailed, text).with("method", method).with("timeout", LIMIT))
         }
     }

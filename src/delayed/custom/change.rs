@@ -8,7 +8,7 @@ use super::memory::{self, Fate, Known, recall, remember};
 use super::{Hop, hop};
 use crate::clock::Instant;
 use crate::delayed::change::is_gone;
-use crate::delayed::{Delay, Delayed, Place, To, check_lifetime};
+use crate::delayed::{Delay, Delayed, Place, Reschedule, check_lifetime};
 use crate::ids::text;
 use crate::seen::SeenId;
 use crate::stop::Outcome;
@@ -67,9 +67,9 @@ fn is_withdrawn(work: &Work<'_>, id: Uuid) -> bool {
     work.changes.delayed.get(&id).is_some_and(|shift| shift.is_gone())
 }
 
-/// Cancels a message that came through the hop and has a name: one that lies there, or is sent on a conversation. Gives whether there is one.
+/// Cancels a message that came through the hop, wherever it is now. Gives whether it is still under way.
 pub(crate) fn cancel(work: &mut Work<'_>, id: Uuid) -> Outcome<bool> {
-    if is_withdrawn(work, id) {
+    if work.changes.delayed.contains_key(&id) {
         return Ok(false);
     }
     let Some(name) = hop::find_name(work, id)? else { return Ok(false) };
@@ -91,12 +91,12 @@ pub(crate) fn cancel(work: &mut Work<'_>, id: Uuid) -> Outcome<bool> {
         let Some(delayed) = hop::find(work, name.place.stamp)? else { return Ok(false) };
         hop::withdraw(work, &delayed, true);
         work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(1))?;
-        if let Some(seen) = &delayed.seen
-            && let To::Lane { queue, .. } = &delayed.to
-            && let Ok(queue) = work.look_up(|catalog| catalog.queue(queue))
-        {
-            SeenId { queue: queue.number, id: Rc::clone(seen) }.forget(work, id)?;
-        }
+    }
+    if let Some((queue, seen)) = name.seen
+        && let Ok(queue) = work.look_up(|catalog| catalog.queue(&queue))
+        && !work.is_view()
+    {
+        SeenId { queue: queue.number, id: seen }.forget(work, id)?;
     }
     work.shift(id, None, None);
     Ok(true)
@@ -116,8 +116,11 @@ impl Recall {
         let id = self.message.id;
         let (known, name) = (recall(work, id), hop::find_name(work, id));
         let (known, name) = (known?, name?);
-        let is_under_way = name.is_some_and(|name| name.is_in_store);
-        if is_withdrawn(work, id) || known.is_some() || is_under_way != self.message.handle().is_some() {
+        if work.changes.delayed.contains_key(&id) || name.as_ref().is_some_and(|name| !name.is_in_store) {
+            // Somebody has moved it since it was shown.
+            return Reschedule { id: text(id), to: self.to }.run(work);
+        }
+        if known.is_some() || (name.is_none() && self.message.handle().is_some()) {
             return is_gone(work, &text(id));
         }
         let at = Delay::At(self.to).due(work.now);
@@ -133,9 +136,9 @@ impl Recall {
             numbers.claim(Number::Stamp, 1)
         })?;
         name.into_iter().for_each(|name| hop::forget(work, id, name.side, name.place.stamp));
-        let place = Place { at, stamp };
         let hop = Some(Hop { replaces: true, ..Hop::default() });
-        work.shift(id, None, Some(Delayed { place, time: at, hop, ..Delayed::clone(&self.message) }));
+        let moved = Delayed { place: Place { at, stamp }, time: at, waits: 0, hop, ..Delayed::clone(&self.message) };
+        work.shift(id, None, Some(moved));
         Ok(true)
     }
 }

@@ -7,9 +7,11 @@ use uuid::Uuid;
 use super::memory::{self, Fate, Known, Removed, recall, remember};
 use super::{TransactionMode, hop};
 use crate::body::Body;
+use crate::clock::Instant;
 use crate::delayed::Delayed;
 use crate::delayed::dispatch::{dispatch, fail_one, lane, leave};
 use crate::error::Error;
+use crate::ids::SideId;
 use crate::lane::Lane;
 use crate::stop::Outcome;
 use crate::work::Work;
@@ -35,7 +37,12 @@ pub(crate) struct Arrive {
     pub(crate) mode: TransactionMode,
     /// What the store has removed since the last one.
     pub(crate) removed: Removed,
+    /// When it was fetched, by real time, and how often the page had slept by then.
+    pub(crate) fetched: (Instant, u64),
 }
+
+/// So long after it was fetched, in milliseconds of real time, a message is surely still held. Another instance may have it a little later.
+const SURELY_HELD: f64 = 50_000.0;
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +51,18 @@ pub(crate) enum Arrived {
     Done(u64),
     /// It is to be delivered at another time, and the pump will tell the store.
     Moved,
+    /// It was fetched too long ago: another instance may have it by now.
+    Stale,
 }
 
 impl Arrive {
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Arrived> {
         work.after_others()?;
+        let (fetched_at, closings) = self.fetched;
+        let held_for = work.core.host.pulse.clock.now() - fetched_at;
+        if work.core.gate.closings() != closings || held_for.abs() > SURELY_HELD {
+            return Ok(Arrived::Stale);
+        }
         let delayed = match &self.incoming {
             Incoming::Message(delayed) => Rc::clone(delayed),
             Incoming::Unreadable { raw, id, problem } => return self.bury(work, raw, *id, problem),
@@ -66,7 +80,11 @@ impl Arrive {
             Some(_) => return Ok(Arrived::Done(0)),
             None => {}
         }
-        if let Some(name) = name.filter(|name| !name.is_in_store) {
+        if name.as_ref().is_some_and(|name| name.is_in_store && name.place.at > work.now) {
+            // It was moved after this was fetched.
+            return Ok(Arrived::Moved);
+        }
+        if let Some(name) = name.as_ref().filter(|name| !name.is_in_store) {
             // It lies in the hop, too: the pump has not noted yet that the store has it, or it was moved.
             let Some(row) = hop::find(work, name.place.stamp)? else { return Ok(Arrived::Done(0)) };
             if row.hop.is_some_and(|hop| hop.replaces) {
@@ -81,7 +99,7 @@ impl Arrive {
             // Its endpoint has nothing of it under way: it was dispatched before.
             return Ok(Arrived::Done(0));
         }
-        let stamp = name.map(|name| name.place.stamp);
+        let stamp = name.as_ref().map(|name| name.place.stamp);
         stamp.into_iter().for_each(|stamp| hop::forget(work, id, delayed.side(), stamp));
         let moved = match &self.refused {
             Some((error, attempts)) => {
@@ -108,6 +126,11 @@ impl Arrive {
         let known = id.map(|id| recall(work, id)).transpose()?.flatten();
         self.removed.run(work)?;
         if known.is_none() {
+            let name = id.map(|id| hop::find_name(work, id)).transpose()?.flatten();
+            if let (Some(id), Some(name)) = (id, name.filter(|name| name.is_in_store)) {
+                hop::forget(work, id, name.side, name.place.stamp);
+                name.side.map_or(Ok(()), |side| leave_side(work, side))?;
+            }
             crate::mend::bury_foreign(work, raw, problem)?;
             if let Some(id) = id.filter(|_| self.mode.remembers()) {
                 remember(work, id, Fate::Dispatched, 0.0);
@@ -115,6 +138,16 @@ impl Arrive {
         }
         Ok(Arrived::Done(0))
     }
+}
+
+/// A side has one less under way.
+pub(super) fn leave_side(work: &mut Work<'_>, side: SideId) -> Outcome<()> {
+    let Some(mut conversation) = work.conversation(side.conversation)? else { return Ok(()) };
+    if let Some(side) = conversation.side_mut(side.role) {
+        side.delayed = side.delayed.saturating_sub(1);
+    }
+    work.save(conversation);
+    Ok(())
 }
 
 /// Its endpoint has one less under way.

@@ -7,13 +7,19 @@ use uuid::Uuid;
 use super::calls::{ask, ask_to_the_end};
 use super::dispatch::{Arrive, Arrived, Incoming};
 use super::memory::Removed;
-use super::poller::{Came, Round, Step, back_off, pause};
+use super::poller::{Round, back_off, is_alive, pause};
+use super::step::{Came, Step};
 use super::{DelayedMessage, DelayedMessageStore, Fetched};
+use crate::body::Body;
+use crate::clock::Instant;
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
+use crate::map::Map;
 
 /// The wait when a store gives one message again and again.
 const REPEATED: f64 = 1_000.0;
+/// At most so many things that are no messages are passed over at once.
+const STRANGE: usize = 64;
 /// So many messages that failed are counted here.
 const COUNTED: usize = 1_024;
 
@@ -24,42 +30,39 @@ pub(super) async fn fetch_all(
     round: &mut Round,
 ) -> Result<Option<f64>> {
     let mut removed = Removed::default();
-    let mut had: Vec<Rc<str>> = Vec::new();
+    let mut had: Map<Rc<str>, ()> = Map::default();
+    let mut passed: Vec<Error> = Vec::new();
     let outcome = loop {
-        if !core.is_open() {
+        if !is_alive(core) {
             break Ok(None);
         }
-        let fetched = match ask(core, "fetchNextDueTimeout", store.fetch_next_due_timeout(core.host.clock.now())).await
-        {
-            Ok(fetched) => fetched,
-            Err(error) => break Err(error),
-        };
-        let (incoming, message) = match fetched {
-            // Not a success yet: `next` is still to come.
-            Fetched::Nothing => break Ok(None),
-            Fetched::Message(message) => match message.read() {
-                Ok(delayed) => (Incoming::Message(Rc::new(delayed)), message),
-                Err(problem) => {
-                    let id = Uuid::try_parse(&message.message_id).ok();
-                    (Incoming::Unreadable { raw: message.body.clone(), id, problem: problem.into() }, message)
-                }
-            },
-            Fetched::Unreadable { raw, message_id, problem } => {
-                let message = DelayedMessage::with_id(message_id.clone().unwrap_or_default());
-                let id = message_id.and_then(|id| Uuid::try_parse(&id).ok());
-                (Incoming::Unreadable { raw, id, problem }, message)
-            }
-        };
-        // A message that has not come to its time is none that is due, whatever the store says.
-        if message.time > core.host.clock.now() {
+        let when = (core.host.pulse.clock.now(), core.gate.closings());
+        let (incoming, message) =
+            match ask(core, "fetchNextDueTimeout", store.fetch_next_due_timeout(core.host.clock.now())).await {
+                // Not a success yet: `next` is still to come.
+                Ok(Fetched::Nothing) => break Ok(None),
+                Ok(fetched) => read(fetched),
+                Err(error) => break Err(error),
+            };
+        let is_early = matches!(incoming, Incoming::Message(_)) && message.time > core.host.clock.now();
+        if is_early {
+            // A message that has not come to its time is none that is due, whatever the store says.
             let error = early(&message);
             let _ = ask(core, "release", store.release(message)).await;
             break Err(error);
         }
-        core.stored.fetch.success();
-        let is_repeated = had.contains(&message.message_id);
-        had.push(Rc::clone(&message.message_id));
-        match take(core, store, incoming, message, &mut removed, round).await {
+        if let Incoming::Unreadable { id: None, problem, .. } = &incoming
+            && core.stored.strange.replace(Some(Rc::clone(problem))).as_ref() == Some(problem)
+        {
+            // It is in the error queue already, and can't be told from others like it. What is behind it is to have its turn.
+            passed.push(strange(problem));
+            match passed.len() {
+                STRANGE.. => break Ok(None),
+                _ => continue,
+            }
+        }
+        let is_repeated = had.insert(Rc::clone(&message.message_id), ()).is_some();
+        match take(core, store, (incoming, when), message, &mut removed, round).await {
             Ok(()) => {}
             Err(Left::Closed) => break Ok(None),
             Err(Left::Waits(error)) => round.problem = round.problem.take().or(Some(error)),
@@ -75,7 +78,39 @@ pub(super) async fn fetch_all(
     if !removed.0.is_empty() {
         core.step(Step::Removed(removed)).await?;
     }
-    outcome
+    match passed.pop() {
+        Some(error) if outcome.is_ok() => Err(error),
+        _ => outcome,
+    }
+}
+
+/// What was fetched, as the rules know it and as the store does.
+fn read(fetched: Fetched) -> (Incoming, DelayedMessage) {
+    match fetched {
+        Fetched::Nothing => (
+            Incoming::Unreadable { raw: Body::none(), id: None, problem: "".into() },
+            DelayedMessage::with_id("".into()),
+        ),
+        Fetched::Message(message) => match message.read() {
+            Ok(delayed) => (Incoming::Message(Rc::new(delayed)), message),
+            Err(problem) => {
+                let id = Uuid::try_parse(&message.message_id).ok();
+                (Incoming::Unreadable { raw: message.body.clone(), id, problem: problem.into() }, message)
+            }
+        },
+        Fetched::Unreadable { raw, message_id, problem } => {
+            let message = DelayedMessage::with_id(message_id.clone().unwrap_or_default());
+            let id = message_id.and_then(|id| Uuid::try_parse(&id).ok());
+            (Incoming::Unreadable { raw, id, problem }, message)
+        }
+    }
+}
+
+fn strange(problem: &str) -> Error {
+    let text = format!(
+        "The delayed message store goes on giving something that is no message and has no UUID as its `messageId`: {problem}. It lies in the error queue as it is; take it out of the store."
+    );
+    Error::new(ErrorCode::DelayedStoreFailed, text)
 }
 
 fn early(message: &DelayedMessage) -> Error {
@@ -99,15 +134,20 @@ enum Left {
 async fn take(
     core: &Rc<Core>,
     store: &Rc<dyn DelayedMessageStore>,
-    incoming: Incoming,
+    (incoming, fetched): (Incoming, (Instant, u64)),
     message: DelayedMessage,
     removed: &mut Removed,
     round: &mut Round,
 ) -> Result<(), Left> {
     let settings = core.host.delayed;
     let id = Uuid::try_parse(&message.message_id).ok();
-    let arrive =
-        |refused| Arrive { incoming: incoming.clone(), refused, mode: settings.mode, removed: Removed(Vec::new()) };
+    let arrive = |refused| Arrive {
+        incoming: incoming.clone(),
+        refused,
+        mode: settings.mode,
+        removed: Removed(Vec::new()),
+        fetched,
+    };
     if id.is_some_and(|id| core.stored.lingering.borrow().contains(&id)) {
         return remove(core, store, id, message, removed).await;
     }
@@ -138,14 +178,13 @@ async fn take(
     };
     let moved = match arrived {
         Came::Arrived(Arrived::Done(moved)) => moved,
-        // The pump tells the store at once.
-        _ => {
-            let _ = ask(core, "release", store.release(message)).await;
+        // The pump tells the store at once. Until then it is held, so it comes not again.
+        Came::Arrived(Arrived::Moved) => {
             core.pump_by();
             return Ok(());
         }
+        _ => return Ok(()),
     };
-    core.stored.dispatch.success();
     // What came of it came, whatever the store answers.
     round.moved += moved;
     remove(core, store, id, message, removed).await
@@ -170,6 +209,7 @@ async fn remove(
     core.stored.lingering.replace(lingering);
     match answer {
         Ok(_) => {
+            core.stored.dispatch.success();
             removed.0.extend(id);
             id.into_iter().for_each(|id| _ = core.stored.attempts.borrow_mut().remove(&id));
             Ok(())

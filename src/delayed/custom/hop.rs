@@ -3,11 +3,12 @@
 //! | object store | key | value |
 //! |---|---|---|
 //! | delayed | ["hop", stamp] | time, message, whether it takes the place of one in the store, not before, failures |
-//! | members | ["h", message id] | time, stamp, endpoint if it has one, whether it is in the store by now |
+//! | members | ["h", message id] | time, stamp, endpoint if it has one, whether it is in the store by now, the id of `enqueue` |
 //! | members | ["o", side, stamp] | message id: the endpoint has it under way |
 //!
-//! With the pump's commit the row goes. Of a message that is sent on a conversation the two others stay until it is dispatched: END finds by them
-//! what is to go with it, and what they do not name was dispatched already, or is not to be.
+//! With the pump's commit the row goes. The two others stay until it is dispatched: cancelling asks nobody else, and END finds by them what is to go
+//! with it. Of a conversation what they do not name was dispatched already, or is not to be; what has no name and is for a queue may come from
+//! somewhere else.
 
 use std::rc::Rc;
 
@@ -17,7 +18,7 @@ use super::memory::{Fate, remember};
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::delayed::dispatch::fail_one;
-use crate::delayed::{Delayed, Place};
+use crate::delayed::{Delayed, Place, To};
 use crate::error::Error;
 use crate::ids::{SideId, text};
 use crate::message::count;
@@ -38,12 +39,14 @@ pub(crate) struct Hop {
 }
 
 /// Where a message is that came through the hop.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Whereabouts {
     pub(crate) place: Place,
     /// The endpoint that it is sent by, if it is sent on a conversation.
     pub(crate) side: Option<SideId>,
     pub(crate) is_in_store: bool,
+    /// The queue, and the id that `enqueue` was given with it, not to be taken twice.
+    pub(crate) seen: Option<(Rc<str>, Rc<str>)>,
 }
 
 /// The rows of the hop.
@@ -63,7 +66,7 @@ pub(crate) fn mark(side: SideId, stamp: u64) -> Key {
     Key::list(["o".into(), float(side.number()).into(), float(stamp).into()])
 }
 
-fn marks_of(side: SideId) -> Range {
+pub(crate) fn marks_of(side: SideId) -> Range {
     Range::prefix(vec!["o".into(), float(side.number()).into()])
 }
 
@@ -72,14 +75,26 @@ pub(crate) fn read_name(record: &Value) -> Read<Whereabouts> {
     let mut fields = Fields::open(record)?;
     let place = Place { at: fields.float()?, stamp: fields.number()? };
     let side = fields.optional_number()?.map(SideId::from_number);
-    Ok(Whereabouts { place, side, is_in_store: fields.flag()? })
+    let is_in_store = fields.flag()?;
+    let (queue, seen) = (fields.optional_text()?, fields.optional_text()?);
+    Ok(Whereabouts { place, side, is_in_store, seen: queue.zip(seen) })
 }
 
 fn name_record(delayed: &Delayed, is_in_store: bool) -> Value {
-    Whereabouts { place: delayed.place, side: delayed.side(), is_in_store }.record()
+    Whereabouts::of(delayed, is_in_store).record()
 }
 
 impl Whereabouts {
+    /// Of a message.
+    pub(crate) fn of(delayed: &Delayed, is_in_store: bool) -> Self {
+        let queue = match &delayed.to {
+            To::Lane { queue, .. } => Some(Rc::clone(queue)),
+            To::Conversation(_) => None,
+        };
+        let seen = queue.zip(delayed.seen.clone());
+        Self { place: delayed.place, side: delayed.side(), is_in_store, seen }
+    }
+
     pub(super) fn record(&self) -> Value {
         Value::list(vec![
             Value::from(1u32),
@@ -87,6 +102,8 @@ impl Whereabouts {
             record::value(self.place.stamp),
             self.side.map_or_else(Value::null, |side| record::value(side.number())),
             Value::from(self.is_in_store),
+            record::optional(self.seen.as_ref().map(|(queue, _)| &**queue)),
+            record::optional(self.seen.as_ref().map(|(_, id)| &**id)),
         ])
     }
 }
@@ -116,7 +133,7 @@ pub(super) fn marks(work: &mut Work<'_>) -> Outcome<Vec<(SideId, u64, Option<Uui
     Ok(marked.map(|((side, stamp), id)| (side, stamp, id)).collect())
 }
 
-/// Where a message is that came through the hop. `None`: it is not under way any more; or it is in the store, and for a queue.
+/// Where a message is that came through the hop. `None`: it is not under way any more, or came from elsewhere.
 pub(crate) fn find_name(work: &mut Work<'_>, id: Uuid) -> Outcome<Option<Whereabouts>> {
     let record = work.get(StoreName::Members, name(id))?;
     let whereabouts = record.map(|record| read_name(&record)).transpose();
@@ -129,6 +146,12 @@ pub(crate) fn find_by_id(work: &mut Work<'_>, id: Uuid) -> Outcome<Option<Delaye
         Some(found) if !found.is_in_store => find(work, found.place.stamp),
         _ => Ok(None),
     }
+}
+
+/// Whether a message is in the store by now.
+pub(crate) fn is_in_store(work: &mut Work<'_>, id: &str) -> Outcome<bool> {
+    let Ok(id) = Uuid::try_parse(id) else { return Ok(false) };
+    Ok(find_name(work, id)?.is_some_and(|name| name.is_in_store))
 }
 
 /// The message of a stamp, without a large body.
@@ -256,11 +279,7 @@ impl Stored {
             if delayed.is_large() {
                 work.write(Change::Delete(StoreName::Bodies, delayed.body_key()));
             }
-            let change = match delayed.side() {
-                Some(_) => Change::Put(StoreName::Members, name(delayed.id), name_record(&delayed, true)),
-                None => Change::Delete(StoreName::Members, name(delayed.id)),
-            };
-            work.write(change);
+            work.write(Change::Put(StoreName::Members, name(delayed.id), name_record(&delayed, true)));
         }
         work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(taken))?;
         work.changes.notice.delayed = true;

@@ -68,11 +68,12 @@ pub(crate) fn mend_name(work: &mut Work<'_>, key: &Key, id: &str) -> Outcome<boo
     let row: Option<Delayed> = rows.iter().zip(&records).filter_map(read).find(|delayed| delayed.id == id);
     let marked = || marks.into_iter().find(|(_, _, marked)| *marked == Some(id));
     let found = match row {
-        Some(delayed) => Some(Whereabouts { place: delayed.place, side: delayed.side(), is_in_store: false }),
+        Some(delayed) => Some(Whereabouts::of(&delayed, false)),
         None => marked().map(|(side, stamp, _)| Whereabouts {
             place: Place { at: work.now, stamp },
             side: Some(side),
             is_in_store: true,
+            seen: None,
         }),
     };
     work.write(match found {

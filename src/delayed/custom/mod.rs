@@ -10,6 +10,7 @@
 mod calling;
 mod calls;
 mod change;
+mod clean;
 mod dispatch;
 mod due;
 mod hop;
@@ -20,18 +21,21 @@ mod properties;
 mod pump;
 mod role;
 mod settings;
+mod step;
 mod store;
 mod views;
+mod watch;
 
 pub(crate) use change::{Withdrawn, cancel};
 
-pub(crate) use hop::{Hop, find_by_id, forget_all, put, rows, withdraw};
+pub(crate) use hop::{Hop, find_by_id, forget_all, is_in_store, marks_of, put, rows, withdraw};
 #[cfg(feature = "audit")]
 pub(crate) use hop::{Whereabouts, mark, name, read, read_name, stamp_of};
 
 #[cfg(feature = "audit")]
 pub(crate) use memory::read as read_gone;
 pub(crate) use mend::{mend, mend_mark, mend_name};
-pub(crate) use poller::{Came, Step, StorePoller};
+pub(crate) use poller::StorePoller;
 pub use settings::DelayedSettings;
+pub(crate) use step::{Came, Step};
 pub use store::{DelayedMessage, DelayedMessageStore, Fetched, TransactionMode};

@@ -2,37 +2,69 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 use futures_channel::oneshot;
 use futures_util::FutureExt;
-use futures_util::future::{Either, select};
+use futures_util::future::join3;
 use uuid::Uuid;
 
+use super::DelayedMessageStore;
 use super::calls::{Calls, ask};
-use super::change::{Recall, Settle, Withdraw, Withdrawn};
-use super::dispatch::{Arrive, Arrived};
+use super::clean::clean;
 use super::due::fetch_all;
-use super::hop::{NotStored, Stored};
-use super::memory::Removed;
-use super::pump::{clean, pump};
-use super::role::{Role, lead};
-use super::{DelayedMessageStore, hop};
+use super::pump::pump;
+use super::role::Role;
+use super::watch::run;
 use crate::clock::Instant;
 use crate::core::Core;
 use crate::delayed::{CircuitBreaker, FailureRate};
-use crate::error::{Error, ErrorCode, Result};
+use crate::error::{Error, ErrorCode};
 use crate::map::Map;
-use crate::stop::Outcome;
-use crate::store::{Mode, StoreName};
-use crate::verbs::{Answer, Verb};
-use crate::work::{Purpose, Work};
 
 /// The shortest sleep, and the longest, in milliseconds.
 const SHORTEST: f64 = 10.0;
 const LONGEST: f64 = 60_000.0;
 /// The first wait after a failure.
 const FIRST: f64 = 1_000.0;
+
+/// What the leader does, each beside the others: what one of them waits for does not hold up the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Chore {
+    /// Giving the store what lies in the hop.
+    Pump,
+    /// Having it remove what is not to be there any more.
+    Clean,
+    /// Dispatching what is due.
+    Fetch,
+}
+
+/// How a chore stands.
+#[derive(Default)]
+pub(super) struct State {
+    /// Something has come, or the page is back, since it last looked.
+    pub(super) is_wanted: Cell<bool>,
+    /// Whether what has failed is not waited for.
+    pub(super) is_eager: Cell<bool>,
+    pub(super) bell: RefCell<Option<oneshot::Sender<()>>>,
+    /// Who waits for the round that runs; `None`: none runs.
+    turns: RefCell<Option<Vec<oneshot::Sender<()>>>>,
+    /// Until then it pauses after a failure.
+    paused_until: Cell<Instant>,
+    /// How often it has failed in a row.
+    failures: Cell<u64>,
+}
+
+impl State {
+    fn want(&self, eager: bool) {
+        self.is_wanted.set(true);
+        self.is_eager.set(self.is_eager.get() || eager);
+    }
+
+    fn ring(&self) {
+        self.bell.take().into_iter().for_each(|bell| _ = bell.send(()));
+    }
+}
 
 /// What the poller knows, and how to wake it.
 #[derive(Default)]
@@ -48,18 +80,14 @@ pub(crate) struct StorePoller {
     pub(super) attempts: RefCell<Map<Uuid, u64>>,
     /// What was dispatched here in a mode that remembers nothing, and could not be removed: it does not come again and again.
     pub(super) lingering: RefCell<Vec<Uuid>>,
-    is_running: Cell<bool>,
-    /// Something has come into the hop, or the page is back, since it last looked.
-    is_wanted: Cell<bool>,
-    /// Whether what has failed is not waited for.
-    is_eager: Cell<bool>,
-    bell: RefCell<Option<oneshot::Sender<()>>>,
-    /// Who waits for the round that runs.
-    turns: RefCell<Option<Vec<oneshot::Sender<()>>>>,
-    /// Not before: the pump, the removing, the fetching.
-    paused: Cell<[Instant; 3]>,
-    /// How often removing has failed in a row.
-    cleaned: Cell<u64>,
+    /// What is no message and has no id to be known by, as it was told last.
+    pub(super) strange: RefCell<Option<Rc<str>>>,
+    pub(super) is_running: Cell<bool>,
+    /// Of who waits to lead, or for a breaker to trigger.
+    pub(super) bell: RefCell<Option<oneshot::Sender<()>>>,
+    pump: State,
+    clean: State,
+    fetching: State,
     /// How often in a row nothing could be had although something was due: others hold it.
     passed: Cell<u64>,
 }
@@ -70,51 +98,29 @@ impl fmt::Debug for StorePoller {
     }
 }
 
-/// What is done in the broker's database for a store of the application's own.
-#[derive(Debug)]
-pub(crate) enum Step {
-    Stored(Stored),
-    NotStored(NotStored),
-    Removed(Removed),
-    Arrive(Arrive),
-    Withdraw(Withdraw),
-    Settle(Settle),
-    Recall(Recall),
-}
-
-/// What came of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Came {
-    Nothing,
-    Arrived(Arrived),
-    Withdrawn(Withdrawn),
-    Was(bool),
-}
-
-impl Step {
-    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Came> {
-        match self {
-            Self::Stored(stored) => stored.run(work).map(|()| Came::Nothing),
-            Self::NotStored(failed) => failed.run(work).map(|()| Came::Nothing),
-            Self::Removed(removed) => removed.run(work).map(|()| Came::Nothing),
-            Self::Arrive(arrive) => arrive.run(work).map(Came::Arrived),
-            Self::Withdraw(withdraw) => withdraw.run(work).map(Came::Withdrawn),
-            Self::Settle(settle) => settle.run(work).map(Came::Was),
-            Self::Recall(recall) => recall.run(work).map(Came::Was),
+impl StorePoller {
+    pub(super) fn state(&self, chore: Chore) -> &State {
+        match chore {
+            Chore::Pump => &self.pump,
+            Chore::Clean => &self.clean,
+            Chore::Fetch => &self.fetching,
         }
     }
-}
 
-impl StorePoller {
-    /// Wakes it.
+    /// Wakes it, whatever it waits for.
     pub(crate) fn ring(&self) {
         self.bell.take().into_iter().for_each(|bell| _ = bell.send(()));
+        Chore::ALL.into_iter().for_each(|chore| self.state(chore).ring());
     }
 
-    /// The page sleeps: another context is to lead.
+    /// The page sleeps: another context is to lead, and nothing that the store has begun for this one is to be in its way.
     pub(crate) fn let_go(&self) {
-        self.role.let_go();
-        self.ring();
+        self.close();
+    }
+
+    /// Calls may be made from now on.
+    pub(crate) fn open(&self) {
+        self.calls.open();
     }
 
     /// Resolves when what a close waits for has come to its end, or when that takes too long.
@@ -130,6 +136,25 @@ impl StorePoller {
     }
 }
 
+impl Chore {
+    const ALL: [Self; 3] = [Self::Pump, Self::Clean, Self::Fetch];
+
+    /// The longest pause after a failure.
+    fn longest_pause(self) -> f64 {
+        if self == Self::Clean { LONGEST } else { 10_000.0 }
+    }
+}
+
+/// Whether there is somebody to work for.
+pub(super) fn is_alive(core: &Core) -> bool {
+    core.is_open()
+}
+
+/// The earlier of two times.
+pub(super) fn again_at(again: &mut Option<Instant>, at: Instant) {
+    *again = Some(again.map_or(at, |again| again.min(at)));
+}
+
 /// What a round has done.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
@@ -137,12 +162,6 @@ pub(crate) struct Round {
     /// When something is to be done again.
     pub(crate) again: Option<Instant>,
     pub(crate) problem: Option<Error>,
-}
-
-impl Round {
-    fn again_at(&mut self, at: Instant) {
-        self.again = Some(self.again.map_or(at, |again| again.min(at)));
-    }
 }
 
 /// The wait after so many failures of one message: 1 s, doubling to 60 s, and not the same for all.
@@ -156,6 +175,8 @@ pub(super) fn back_off(core: &Core, failures: u64) -> f64 {
 pub(super) fn pause(core: &Rc<Core>, breaker: &CircuitBreaker, length: f64, source: &str, error: &Error) -> f64 {
     let failing = breaker.failure(core.host.clock.now(), length);
     breaker.keep(error.clone());
+    // Whoever watches the breakers has something to wait for.
+    core.stored.bell.take().into_iter().for_each(|bell| _ = bell.send(()));
     if failing.is_to_be_told && core.is_open() {
         core.warn(source, error.into());
     }
@@ -163,50 +184,65 @@ pub(super) fn pause(core: &Rc<Core>, breaker: &CircuitBreaker, length: f64, sour
 }
 
 impl Core {
-    /// One step, in a storage transaction that it may share.
-    pub(super) async fn step(self: &Rc<Self>, step: Step) -> Result<Came> {
-        let verb = Rc::new(Verb::Custom(step));
-        let mut mended = None;
-        loop {
-            match self.commit(Rc::clone(&verb), Purpose::Commit, 0, None, None).await.map_err(Error::from) {
-                Err(error) if self.mend(&error, &mut mended).await.unwrap_or(false) => {}
-                Ok(Answer::Custom(came)) => return Ok(came),
-                Ok(_) => return Err(crate::call::unexpected()),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Something lies in the hop, or is to be removed: committed here, or, as a hint says, elsewhere.
     pub(crate) fn pump_by(self: &Rc<Self>) {
-        if self.host.delayed_store.is_some() {
-            self.stored.is_wanted.set(true);
-            // Who waits to lead keeps its place in the line.
-            if self.stored.role.is_held() {
-                self.stored.ring();
-            }
-        }
+        self.want_chores(false);
     }
 
-    /// The page is back: what has failed is tried at once, and whoever can be seen leads.
+    /// The page is back, or is seen by somebody: what has failed is tried at once, and whoever can be seen leads.
     pub(crate) fn pump_eagerly(self: &Rc<Self>) {
-        self.stored.is_eager.set(true);
-        self.pump_by();
+        self.want_chores(true);
         self.ask_for_role();
+        self.offer_role();
+    }
+
+    fn want_chores(&self, eager: bool) {
+        if self.host.delayed_store.is_none() {
+            return;
+        }
+        for chore in Chore::ALL {
+            let state = self.stored.state(chore);
+            state.want(eager);
+            // Who waits to lead keeps its place in the line.
+            if self.stored.role.is_held() {
+                state.ring();
+            }
+        }
     }
 
     /// Sees to it that there is a poller, if there is a store of the application's own.
     pub(crate) fn keep_polling_store(self: &Rc<Self>) {
-        if self.is_open() && self.host.delayed_store.is_some() && !self.stored.is_running.replace(true) {
-            (self.host.spawn)(run(Rc::downgrade(self)).boxed_local());
+        if self.is_open() && self.host.delayed_store.is_some() {
+            self.stored.open();
+            if !self.stored.is_running.replace(true) {
+                (self.host.spawn)(run(Rc::downgrade(self)).boxed_local());
+            }
         }
     }
 
-    /// One round, after the one that runs, if one does. `eager`: what has failed is not waited for.
+    /// One round of each chore, after those that run. `eager`: what has failed is not waited for.
     pub(crate) async fn poll_store(self: &Rc<Self>, eager: bool) -> Round {
+        if self.host.delayed_store.is_none() {
+            return Round::default();
+        }
+        let (pumped, cleaned, fetched) = join3(
+            self.do_chore(Chore::Pump, eager),
+            self.do_chore(Chore::Clean, eager),
+            self.do_chore(Chore::Fetch, eager),
+        )
+        .await;
+        // What was pumped is perhaps due.
+        let more = if pumped.moved > 0 { self.do_chore(Chore::Fetch, eager).await } else { Round::default() };
+        let problem = pumped.problem.or(cleaned.problem).or(fetched.problem).or(more.problem);
+        Round { moved: fetched.moved + more.moved, again: more.again, problem }
+    }
+
+    /// One round of a chore, after the one that runs, if one does.
+    pub(super) async fn do_chore(self: &Rc<Self>, chore: Chore, eager: bool) -> Round {
         let Some(store) = self.host.delayed_store.clone() else { return Round::default() };
+        let state = self.stored.state(chore);
         loop {
-            let running = self.stored.turns.borrow_mut().as_mut().map(|waiting| {
+            let running = state.turns.borrow_mut().as_mut().map(|waiting| {
                 let (sender, receiver) = oneshot::channel();
                 waiting.push(sender);
                 receiver
@@ -215,87 +251,92 @@ impl Core {
             // However it ended: this one looks for itself.
             let _ = running.await;
         }
-        self.stored.turns.replace(Some(Vec::new()));
-        let turn = Turn(&self.stored);
-        let round = round(self, &store, eager).await;
+        state.turns.replace(Some(Vec::new()));
+        let turn = Turn(state);
+        state.is_wanted.set(false);
+        let now = self.host.clock.now();
+        let until = state.paused_until.get();
+        let mut round = Round::default();
+        // A pause further ahead than it can be: the clock was set back.
+        if !eager && until > now && until <= now + chore.longest_pause() {
+            round.again = Some(until);
+            return round;
+        }
+        let pause = match chore {
+            Chore::Pump => match pump(self, &store, eager, &mut round.moved).await {
+                Ok(again) => {
+                    round.again = again;
+                    None
+                }
+                Err(pause) => {
+                    round.problem = pause.error;
+                    Some(pause.wait)
+                }
+            },
+            Chore::Clean => match clean(self, &store).await {
+                Ok(again) => {
+                    round.again = again;
+                    None
+                }
+                Err(error) => {
+                    let wait = back_off(self, state.failures.get());
+                    round.problem = Some(error);
+                    Some(wait)
+                }
+            },
+            Chore::Fetch => self.fetch_due(&store, &mut round).await,
+        };
+        let is_closed = round.problem.as_ref().is_some_and(|problem| problem.code() == ErrorCode::Closed);
+        round.problem = round.problem.filter(|_| !is_closed);
+        match pause.filter(|_| !is_closed) {
+            Some(pause) => {
+                let until = self.host.clock.now() + pause;
+                state.paused_until.set(until);
+                state.failures.set(state.failures.get() + 1);
+                again_at(&mut round.again, until);
+            }
+            None => {
+                state.paused_until.set(0.0);
+                state.failures.set(0);
+            }
+        }
         drop(turn);
         round
+    }
+
+    /// Dispatches what is due, and finds out what is next. Gives the pause after a failure.
+    async fn fetch_due(self: &Rc<Self>, store: &Rc<dyn DelayedMessageStore>, round: &mut Round) -> Option<f64> {
+        let failed = |round: &mut Round, error: Error| {
+            let is_closed = error.code() == ErrorCode::Closed;
+            let wait =
+                (!is_closed).then(|| pause(self, &self.stored.fetch, self.host.delayed.fetch_breaker, "fetch", &error));
+            round.problem = round.problem.take().or(Some(error));
+            wait
+        };
+        match fetch_all(self, store, round).await {
+            Ok(None) => {}
+            Ok(pause) => return pause,
+            Err(error) => return failed(round, error),
+        }
+        match ask(self, "next", store.next()).await {
+            Ok(next) => {
+                self.stored.fetch.success();
+                next.into_iter().for_each(|next| again_at(&mut round.again, look_again(self, next)));
+                None
+            }
+            Err(error) => failed(round, error),
+        }
     }
 }
 
 /// The round that runs; whoever waits for it is told of its end.
-struct Turn<'a>(&'a StorePoller);
+struct Turn<'a>(&'a State);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let waiting = self.0.turns.take();
         waiting.into_iter().flatten().for_each(|waiter| _ = waiter.send(()));
     }
-}
-
-async fn round(core: &Rc<Core>, store: &Rc<dyn DelayedMessageStore>, eager: bool) -> Round {
-    let mut round = Round::default();
-    let (poller, now) = (&core.stored, core.host.clock.now());
-    poller.is_wanted.set(false);
-    let [mut pumping, mut cleaning, mut fetching] = poller.paused.get();
-    // A pause further ahead than it can be: the clock was set back.
-    let is_over = |at: Instant| eager || at <= now || at > now + LONGEST;
-    if is_over(pumping) {
-        pumping = 0.0;
-        match pump(core, store, eager).await {
-            Ok(again) => again.into_iter().for_each(|at| round.again_at(at)),
-            Err(pause) => {
-                pumping = core.host.clock.now() + pause.wait;
-                round.problem = pause.error;
-            }
-        }
-    }
-    if is_over(cleaning) {
-        cleaning = 0.0;
-        match clean(core, store).await {
-            Ok(again) => {
-                poller.cleaned.set(0);
-                again.into_iter().for_each(|at| round.again_at(at));
-            }
-            Err(error) => {
-                cleaning = core.host.clock.now() + back_off(core, poller.cleaned.get());
-                poller.cleaned.set(poller.cleaned.get() + 1);
-                round.problem = round.problem.or(Some(error));
-            }
-        }
-    }
-    if is_over(fetching) {
-        fetching = 0.0;
-        match fetch_all(core, store, &mut round).await {
-            Ok(pause) => pause.into_iter().for_each(|pause| fetching = core.host.clock.now() + pause),
-            Err(error) => {
-                let wait = pause(core, &poller.fetch, core.host.delayed.fetch_breaker, "fetch", &error);
-                fetching = core.host.clock.now() + wait;
-                round.problem = round.problem.or(Some(error));
-            }
-        }
-    }
-    poller.paused.set([pumping, cleaning, fetching]);
-    [pumping, cleaning, fetching].into_iter().filter(|at| *at > 0.0).for_each(|at| round.again_at(at));
-    if fetching <= 0.0 && core.is_open() {
-        match ask(core, "next", store.next()).await {
-            Ok(next) => {
-                poller.fetch.success();
-                next.into_iter().for_each(|next| round.again_at(look_again(core, next)));
-            }
-            Err(error) if error.code() == ErrorCode::Closed => {}
-            Err(error) => {
-                let wait = pause(core, &poller.fetch, core.host.delayed.fetch_breaker, "fetch", &error);
-                poller.paused.set([pumping, cleaning, core.host.clock.now() + wait]);
-                round.again_at(core.host.clock.now() + wait);
-                round.problem = round.problem.take().or(Some(error));
-            }
-        }
-    }
-    if round.problem.as_ref().is_some_and(|problem| problem.code() == ErrorCode::Closed) {
-        round.problem = None;
-    }
-    round
 }
 
 /// What is due and could not be had is held by another instance: it is looked at less and less often.
@@ -308,63 +349,4 @@ fn look_again(core: &Core, next: Instant) -> Instant {
     let passed = core.stored.passed.get();
     core.stored.passed.set(passed + 1);
     now + (SHORTEST * crate::record::float(1 << passed.min(7))).min(FIRST)
-}
-
-/// Whether something lies in the hop.
-pub(crate) async fn has_hop(core: &Core) -> Result<bool> {
-    let range = hop::rows();
-    let keys = core.transact(&[StoreName::Delayed], Mode::ReadOnly, async |tx| {
-        tx.get_keys(StoreName::Delayed, &range, Some(1)).await
-    });
-    Ok(!keys.await?.is_empty())
-}
-
-/// Lives as long as a broker is open. It does not keep the database open.
-async fn run(core: Weak<Core>) {
-    loop {
-        let Some(this) = core.upgrade() else { return };
-        if !this.is_open() {
-            this.stored.is_running.set(false);
-            return;
-        }
-        let (bell, rung) = oneshot::channel();
-        this.stored.bell.replace(Some(bell));
-        if !this.stored.role.is_held() {
-            lead(this, rung).await;
-            continue;
-        }
-        let round = this.poll_store(this.stored.is_eager.take()).await;
-        let breakers = trip(&this);
-        if !this.is_open() || !this.stored.role.is_held() || this.stored.is_wanted.get() {
-            continue;
-        }
-        let now = this.host.clock.now();
-        let again = [round.again, breakers].into_iter().flatten().reduce(f64::min);
-        let wait = again.map_or(LONGEST, |at| (at - now).clamp(SHORTEST, LONGEST));
-        let sleep = this.host.timer.sleep(wait);
-        drop(this);
-        // Either way it looks.
-        match select(sleep, rung).await {
-            Either::Left(_) | Either::Right(_) => {}
-        }
-    }
-}
-
-/// Tells what has failed for long enough, also if nothing was tried since. Gives when the next of the breakers would trigger.
-fn trip(core: &Rc<Core>) -> Option<Instant> {
-    let (now, settings, poller) = (core.host.clock.now(), &core.host.delayed, &core.stored);
-    let breakers = [
-        ("store", &poller.store, settings.store_breaker),
-        ("fetch", &poller.fetch, settings.fetch_breaker),
-        ("dispatch", &poller.dispatch, settings.dispatch_breaker),
-    ];
-    let mut next: Option<Instant> = None;
-    for (source, breaker, length) in breakers {
-        if let Some(error) = breaker.expire(now, length) {
-            core.warn(source, (&error).into());
-        }
-        let at = breaker.triggers_at(length);
-        next = [next, at].into_iter().flatten().reduce(f64::min);
-    }
-    next
 }

@@ -1,44 +1,52 @@
-//! The pump: gives what lies in the hop to the store, and has the store remove what is not to be in it.
+//! The pump: gives what lies in the hop to the store.
 
 use std::rc::Rc;
 
 use super::calls::ask;
 use super::hop::{NotStored, Stored, behind, read, rows, shown, stamp_of, whole};
-use super::memory::{Fate, Removed, gone, id_of};
-use super::poller::{Step, pause};
-use super::{DelayedMessage, DelayedMessageStore, hop, memory};
+use super::poller::{again_at, back_off, is_alive, pause};
+use super::step::Step;
+use super::{DelayedMessage, DelayedMessageStore, hop};
 use crate::clock::Instant;
 use crate::core::Core;
-use crate::delayed::Delayed;
+use crate::delayed::{Delayed, To};
 use crate::error::{Error, ErrorCode, Result};
+use crate::message::count;
 use crate::store::{Bound, Direction, Key, Mode, Range, StoreName};
-use uuid::Uuid;
 
-/// Rows that are read, and given to the store before a commit says so.
+/// Rows that are read, and given to the store before a commit says so; and the most bytes of their bodies.
 const ROWS: u32 = 32;
-/// For so long, in milliseconds, whoever withdraws a message asks the store himself whether it was there.
-const ASKING: f64 = 60_000.0;
+const BYTES: f64 = 16_777_216.0;
 /// The longest wait of a row that the store does not take.
 const LONGEST: f64 = 60_000.0;
 
-/// Rows of the hop, and the key of the last.
+/// Rows of the hop, and the key of the last record that was read.
 struct HopPage {
     messages: Vec<Rc<Delayed>>,
-    last: Option<u64>,
+    last: Option<Key>,
     /// The first that can't be read.
     problem: Option<Error>,
+    /// How often the page had slept.
+    closings: u64,
 }
 
 async fn read_page(core: &Core, range: &Range) -> Result<HopPage> {
+    let closings = core.gate.closings();
     core.transact(&[StoreName::Delayed, StoreName::Bodies], Mode::ReadOnly, async |tx| {
         let keys = tx.get_keys(StoreName::Delayed, range, Some(ROWS)).await?;
         let records = tx.get_range(StoreName::Delayed, range, Some(ROWS), Direction::Forward).await?;
-        let mut page = HopPage { messages: Vec::new(), last: None, problem: None };
+        let mut page = HopPage { messages: Vec::new(), last: None, problem: None, closings };
+        let mut bytes = 0.0;
         for (key, record) in keys.iter().zip(&records) {
-            let value = key.to_value();
-            let Ok(stamp) = stamp_of(&value) else { continue };
-            page.last = Some(stamp);
-            match read(stamp, record) {
+            let read = stamp_of(&key.to_value()).and_then(|stamp| read(stamp, record));
+            if let Ok(delayed) = &read {
+                bytes += delayed.body.size;
+                if bytes > BYTES && !page.messages.is_empty() {
+                    break;
+                }
+            }
+            page.last = Some(key.clone());
+            match read {
                 Ok(delayed) => {
                     let body = match delayed.is_large() {
                         true => tx.get(StoreName::Bodies, &delayed.body_key()).await?,
@@ -59,10 +67,13 @@ pub(super) async fn pump(
     core: &Rc<Core>,
     store: &Rc<dyn DelayedMessageStore>,
     eager: bool,
+    given: &mut u64,
 ) -> Result<Option<Instant>, Pause> {
     let mut range = rows();
     let mut again: Option<Instant> = None;
-    loop {
+    // What waits keeps those of its time and destination behind it: they were stored after it.
+    let mut waiting: Vec<(Instant, To)> = Vec::new();
+    while is_alive(core) {
         let page = read_page(core, &range).await.map_err(|error| Pause::of(core, &error))?;
         if let Some(problem) = &page.problem {
             // It goes to the error queue as it is. Where there is no room for that, the others go on.
@@ -72,11 +83,19 @@ pub(super) async fn pump(
         let mut trouble = None;
         for delayed in &page.messages {
             let hop = delayed.hop.unwrap_or_default();
-            let now = core.host.clock.now();
+            let (now, place) = (core.host.clock.now(), (delayed.place.at, delayed.to.clone()));
             // One further ahead than it can be: the clock was set back.
-            if !eager && hop.not_before > now && hop.not_before <= now + LONGEST {
-                again = Some(again.map_or(hop.not_before, |again| again.min(hop.not_before)));
+            let is_put_off = !eager && hop.not_before > now && hop.not_before <= now + LONGEST;
+            if is_put_off || waiting.contains(&place) {
+                if is_put_off {
+                    again_at(&mut again, hop.not_before);
+                }
+                waiting.push(place);
                 continue;
+            }
+            // While the page slept others may have pumped.
+            if core.gate.closings() != page.closings || !is_alive(core) {
+                return Ok(Some(now));
             }
             match give(core, store, delayed, hop).await {
                 Ok(()) => {
@@ -90,6 +109,7 @@ pub(super) async fn pump(
             }
         }
         if !stored.is_empty() {
+            *given += count(stored.len());
             let stored = Step::Stored(Stored(stored));
             core.step(stored).await.map_err(|error| Pause::of(core, &error))?;
         }
@@ -102,11 +122,11 @@ pub(super) async fn pump(
                     let refused = Step::NotStored(NotStored { stamp, error, again_at: None });
                     core.step(refused).await.map_err(|error| Pause::of(core, &error))?;
                     // Those behind it have not been offered.
-                    range = if stamp == 0 { rows() } else { behind(stamp) };
+                    range = behind(stamp);
                     continue;
                 }
                 let pause = Pause::of(core, &error);
-                let wait = super::poller::back_off(core, hop.failures).max(pause.wait);
+                let wait = back_off(core, hop.failures).max(pause.wait);
                 let again_at = Some(core.host.clock.now() + wait);
                 // Where that can't be written, it is the first again.
                 let _ = core.step(Step::NotStored(NotStored { stamp, error, again_at })).await;
@@ -115,10 +135,11 @@ pub(super) async fn pump(
             None => {}
         }
         match page.last {
-            Some(last) => range = behind(last),
-            None => return Ok(again),
+            Some(last) => range.lower = Bound::Excluding(last),
+            None => break,
         }
     }
+    Ok(again)
 }
 
 async fn give(
@@ -158,48 +179,5 @@ impl Pause {
         }
         let length = core.host.delayed.store_breaker;
         Self { wait: pause(core, &core.stored.store, length, "store", error), error: Some(error.clone()) }
-    }
-}
-
-/// Has the store remove what was cancelled, and what was dispatched by somebody who could not ask it any more. Gives when there is something to do
-/// again.
-pub(super) async fn clean(core: &Rc<Core>, store: &Rc<dyn DelayedMessageStore>) -> Result<Option<Instant>> {
-    let mut range = gone();
-    let mut again: Option<Instant> = None;
-    loop {
-        let (keys, records) = core
-            .transact(&[StoreName::Delayed], Mode::ReadOnly, async |tx| {
-                let keys = tx.get_keys(StoreName::Delayed, &range, Some(ROWS)).await?;
-                Ok((keys, tx.get_range(StoreName::Delayed, &range, Some(ROWS), Direction::Forward).await?))
-            })
-            .await?;
-        let mut removed = Vec::new();
-        let mut failed = None;
-        for (key, record) in keys.iter().zip(&records) {
-            let now = core.host.clock.now();
-            // One that can't be read says at least that it is not to be there.
-            let (fate, since) = memory::read(record).unwrap_or((Fate::Cancelled, now));
-            if fate == Fate::Asking && (now - since).abs() < ASKING {
-                let end = since + ASKING;
-                again = Some(again.map_or(end, |again| again.min(end)));
-                continue;
-            }
-            let Some(id) = id_of(&key.to_value()) else { continue };
-            match ask(core, "remove", store.remove(DelayedMessage::with_id(Rc::clone(&id)))).await {
-                Ok(_) => removed.extend(Uuid::try_parse(&id).ok()),
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
-        }
-        if !removed.is_empty() {
-            core.step(Step::Removed(Removed(removed))).await?;
-        }
-        match (failed, keys.last()) {
-            (Some(error), _) => return Err(error),
-            (None, Some(last)) => range.lower = Bound::Excluding(Key::clone(last)),
-            (None, None) => return Ok(again),
-        }
     }
 }

@@ -55,10 +55,7 @@ pub(super) async fn lead(core: Rc<Core>, rung: oneshot::Receiver<()>) -> bool {
         return false;
     }
     core.stored.role.guard.replace(Some(guard));
-    if (core.host.is_hidden)() {
-        // Whoever can be seen, and waits, says so.
-        core.tell_others(RoleNotice::Hidden);
-    }
+    core.offer_role();
     true
 }
 
@@ -67,6 +64,13 @@ impl Core {
     pub(crate) fn ask_for_role(&self) {
         if self.stored.role.is_waiting.get() && !(self.host.is_hidden)() {
             self.tell_others(RoleNotice::Wanted);
+        }
+    }
+
+    /// Whoever can be seen, and waits, may have it: this context has just been hidden, perhaps.
+    pub(crate) fn offer_role(&self) {
+        if self.stored.role.is_held() && (self.host.is_hidden)() {
+            self.tell_others(RoleNotice::Hidden);
         }
     }
 

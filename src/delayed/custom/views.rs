@@ -4,13 +4,14 @@ use std::rc::Rc;
 
 use super::calls::ask;
 use super::hop::{read, rows, stamp_of, whole};
-use super::poller::has_hop;
 use super::{DelayedMessage, DelayedMessageStore};
+use crate::body::Value;
 use crate::clock::Instant;
 use crate::core::Core;
+use crate::delayed::Delayed;
 use crate::error::{Error, ErrorCode, Result};
-use crate::ids::Decoded;
-use crate::store::{Direction, Mode, StoreName};
+use crate::ids::{Decoded, text};
+use crate::store::{Direction, Key, Mode, StoreName};
 use crate::views::{DelayedFilter, Extent, Seen, View};
 
 impl Core {
@@ -19,10 +20,11 @@ impl Core {
         let Some(store) = self.host.delayed_store.clone() else { return Ok(None) };
         match view {
             View::Delayed(filter) if position.is_none() => {
-                let hop = in_hop(self).await?;
                 let Seen::Delayed(mut page) = self.see(view, None, Extent::All).await? else { return Ok(None) };
-                let stored = selected(self, &store, filter).await?;
-                page.rows = merge(page.rows, hop, stored, filter);
+                // Those that the hop replaces do not count.
+                let unlimited = DelayedFilter { limit: None, ..filter.clone() };
+                let stored = selected(self, &store, &unlimited).await?;
+                page.rows = merge(self, page.rows, stored, filter).await?;
                 Ok(Some(Seen::Delayed(page)))
             }
             View::CountDelayed => {
@@ -30,16 +32,22 @@ impl Core {
                 let stored = ask(self, "count", store.count()).await?.ok_or_else(|| not_supported("count"))?;
                 Ok(Some(Seen::Count(own + stored)))
             }
-            View::NextDelayed | View::NextDue => {
+            View::NextDelayed => {
                 let Seen::Next(own) = self.see(view, None, Extent::All).await? else { return Ok(None) };
-                let hop = match view {
-                    // The pump has something to do.
-                    View::NextDue if has_hop(self).await? => Some(self.host.clock.now()),
-                    View::NextDue => None,
-                    _ => in_hop(self).await?.iter().map(|message| message.time).reduce(f64::min),
-                };
+                let hop = in_hop(self).await?.iter().map(|delayed| delayed.time).reduce(f64::min);
                 let stored = ask(self, "next", store.next()).await?;
-                Ok(Some(Seen::Next([own, hop, stored].into_iter().flatten().reduce(Instant::min))))
+                Ok(Some(Seen::Next([own, hop, stored].into_iter().flatten().reduce(f64::min))))
+            }
+            View::NextDue => {
+                let Seen::Next(own) = self.see(view, None, Extent::All).await? else { return Ok(None) };
+                let hop = in_hop(self).await?;
+                let hop = hop.iter().map(|delayed| delayed.hop.unwrap_or_default().not_before);
+                let stored = ask(self, "next", store.next()).await?;
+                let all: Vec<Instant> = hop.chain(own).chain(stored).collect();
+                // What can't be done now is no reason to pass over what is due later.
+                let now = self.host.clock.now();
+                let ahead = all.iter().copied().filter(|at| *at > now).reduce(f64::min);
+                Ok(Some(Seen::Next(ahead.or_else(|| all.first().map(|_| now)))))
             }
             _ => Ok(None),
         }
@@ -72,22 +80,30 @@ fn not_supported(method: &str) -> Error {
     Error::new(ErrorCode::NotSupported, text).with("method", method)
 }
 
-/// The messages of the hop, in the order in which they were sent.
-async fn in_hop(core: &Core) -> Result<Vec<DelayedMessage>> {
-    core.transact(&[StoreName::Delayed, StoreName::Bodies], Mode::ReadOnly, async |tx| {
+/// The messages of the hop, in the order in which they were sent, without large bodies.
+async fn in_hop(core: &Core) -> Result<Vec<Delayed>> {
+    core.transact(&[StoreName::Delayed], Mode::ReadOnly, async |tx| {
         let keys = tx.get_keys(StoreName::Delayed, &rows(), None).await?;
         let records = tx.get_range(StoreName::Delayed, &rows(), None, Direction::Forward).await?;
-        let mut messages = Vec::with_capacity(keys.len());
-        for (key, record) in keys.iter().zip(&records) {
-            // One that can't be read goes to the error queue.
-            let Ok(Ok(delayed)) = stamp_of(&key.to_value()).map(|stamp| read(stamp, record)) else { continue };
+        let read = |(key, record): (&Key, &Value)| stamp_of(&key.to_value()).and_then(|stamp| read(stamp, record)).ok();
+        // One that can't be read goes to the error queue.
+        Ok(keys.iter().zip(&records).filter_map(read).collect())
+    })
+    .await
+}
+
+/// The same with their large bodies.
+async fn with_bodies(core: &Core, messages: Vec<Delayed>) -> Result<Vec<DelayedMessage>> {
+    core.transact(&[StoreName::Bodies], Mode::ReadOnly, async |tx| {
+        let mut shown = Vec::with_capacity(messages.len());
+        for delayed in &messages {
             let body = match delayed.is_large() {
                 true => tx.get(StoreName::Bodies, &delayed.body_key()).await?,
                 false => None,
             };
-            messages.push(whole(delayed, body).into());
+            shown.push(whole(delayed.clone(), body).into());
         }
-        Ok(messages)
+        Ok(shown)
     })
     .await
 }
@@ -98,23 +114,27 @@ fn is_same(wanted: &str, destination: &str) -> bool {
 }
 
 /// In the order of their times. What is in the hop counts: the store may have it already, or still under another time.
-fn merge(
+async fn merge(
+    core: &Core,
     own: Vec<DelayedMessage>,
-    hop: Vec<DelayedMessage>,
     stored: Vec<DelayedMessage>,
     filter: &DelayedFilter,
-) -> Vec<DelayedMessage> {
+) -> Result<Vec<DelayedMessage>> {
+    let mut hop = in_hop(core).await?;
     let is_wanted = |message: &DelayedMessage| {
         filter.before.is_none_or(|before| message.time < before)
             && filter.destination.as_ref().is_none_or(|wanted| is_same(wanted, &message.destination))
     };
-    let is_in_hop = |message: &DelayedMessage| hop.iter().any(|other| other.message_id == message.message_id);
-    let stored: Vec<_> = stored.into_iter().filter(|message| is_wanted(message) && !is_in_hop(message)).collect();
-    let mut all = own;
-    all.extend(stored);
-    all.extend(hop.into_iter().filter(is_wanted));
-    all.sort_by(|one, other| one.time.total_cmp(&other.time));
+    let ids: Vec<Rc<str>> = hop.iter().map(|delayed| text(delayed.id)).collect();
     let limit = filter.limit.and_then(|limit| num_traits::ToPrimitive::to_usize(&limit)).unwrap_or(usize::MAX);
+    hop.retain(|delayed| is_wanted(&DelayedMessage::from(delayed.clone())));
+    hop.sort_by(|one, other| one.time.total_cmp(&other.time));
+    hop.truncate(limit);
+    let is_elsewhere = |message: &DelayedMessage| is_wanted(message) && !ids.contains(&message.message_id);
+    let mut all = own;
+    all.extend(stored.into_iter().filter(is_elsewhere));
+    all.extend(with_bodies(core, hop).await?);
+    all.sort_by(|one, other| one.time.total_cmp(&other.time));
     all.truncate(limit);
-    all
+    Ok(all)
 }

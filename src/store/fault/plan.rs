@@ -28,6 +28,8 @@ pub enum Operation {
     Write,
     /// [`Session::commit`](super::super::Session::commit).
     Commit,
+    /// The commit of a session that has written.
+    Change,
 }
 
 /// What happens to a call.

@@ -141,6 +141,25 @@ impl Elsewhere {
         self.inner.borrow_mut().then.push(Rc::new(happens));
     }
 
+    /// Somebody else has stored a message for the kitchen.
+    pub(crate) fn foreign(&self, body: &str, time: f64) -> Rc<str> {
+        let mut inner = self.inner.borrow_mut();
+        inner.stored += 1;
+        let id: Rc<str> =
+            uuid::Uuid::from_u128(0x4000_8000_0000_0000_0000 + u128::from(inner.stored)).to_string().into();
+        let properties = [("messageType", "DEFAULT"), ("priority", "5")];
+        let message = DelayedMessage {
+            destination: "kitchen".into(),
+            time,
+            properties: properties.map(|(name, value)| (name.into(), value.into())).to_vec(),
+            body: pocket_broker::body::Body::small(body.into()),
+            ..DelayedMessage::with_id(Rc::clone(&id))
+        };
+        let order = inner.stored;
+        inner.rows.push(Row { message, order, held: None });
+        id
+    }
+
     /// Somebody else has removed a message.
     pub(crate) fn forget(&self, id: &str) {
         self.inner.borrow_mut().rows.retain(|row| &*row.message.message_id != id);

@@ -151,9 +151,9 @@ async fn l14_cancel_and_delivery_exclude_each_other_elsewhere(shop: &Shop) {
 
 async fn l14_a_cancel_that_the_store_does_not_answer_is_kept(shop: &Shop) {
     let (tab, elsewhere) = open(shop).await;
-    let id = enqueue_at(shop, &tab, "m1", at(1_000.0)).await;
-    let other = enqueue_at(shop, &tab, "m2", at(1_000.0)).await;
-    settle().await;
+    // This broker has not sent them: only the store knows whether they are there.
+    let id = elsewhere.foreign("m1", 1_700_000_001_000.0);
+    let other = elsewhere.foreign("m2", 1_700_000_001_000.0);
     elsewhere.always("remove", Trouble::Fails);
     let error = refused(tab.cancel(&id).await, ErrorCode::DelayedStoreFailed);
     assert!(error.is_retryable() && error.to_string().contains("not delivered from now on"), "{error}");

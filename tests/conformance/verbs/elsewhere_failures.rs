@@ -71,7 +71,7 @@ fn full(shop: &Shop, elsewhere: &Elsewhere, commits: u32) {
     elsewhere.then(move || {
         for commit in 1..=commits {
             let full = Error::new(ErrorCode::QuotaExceeded, "The disk is full.");
-            faults.plan(Operation::Commit, commit, Fault::Abort(full));
+            faults.plan(Operation::Change, commit, Fault::Abort(full));
         }
     });
 }
@@ -485,6 +485,8 @@ async fn l07_nobody_hurries_what_another_instance_holds(shop: &Shop) {
         settle().await;
         sleeps.extend(shop.timer().sleeps());
     }
+    // Those who pump and clean have nothing to do.
+    sleeps.retain(|ms| *ms < MINUTE);
     assert!(sleeps.iter().all(|ms| (10.0..=1_000.0).contains(ms)), "{sleeps:?}");
     assert_eq!(sleeps.last(), Some(&1_000.0), "less and less often: {sleeps:?}");
     shop.clock().advance(MINUTE);

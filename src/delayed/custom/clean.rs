@@ -1,0 +1,63 @@
+//! Has the store remove what was cancelled, and what was dispatched by somebody who could not ask it any more.
+
+use std::rc::Rc;
+
+use uuid::Uuid;
+
+use super::DelayedMessage;
+use super::calls::ask;
+use super::memory::{Fate, Removed, gone, id_of, read};
+use super::poller::{again_at, is_alive};
+use super::step::Step;
+use crate::clock::Instant;
+use crate::core::Core;
+use crate::delayed::DelayedMessageStore;
+use crate::error::Result;
+use crate::store::{Bound, Direction, Key, Mode, StoreName};
+
+/// Records that are read at once.
+const ROWS: u32 = 32;
+/// For so long, in milliseconds, whoever withdraws a message asks the store himself whether it was there.
+const ASKING: f64 = 60_000.0;
+
+/// Gives when there is something to do again.
+pub(super) async fn clean(core: &Rc<Core>, store: &Rc<dyn DelayedMessageStore>) -> Result<Option<Instant>> {
+    let mut range = gone();
+    let mut again: Option<Instant> = None;
+    while is_alive(core) {
+        let (keys, records) = core
+            .transact(&[StoreName::Delayed], Mode::ReadOnly, async |tx| {
+                let keys = tx.get_keys(StoreName::Delayed, &range, Some(ROWS)).await?;
+                Ok((keys, tx.get_range(StoreName::Delayed, &range, Some(ROWS), Direction::Forward).await?))
+            })
+            .await?;
+        let mut removed = Vec::new();
+        let mut failed = None;
+        for (key, record) in keys.iter().zip(&records) {
+            let now = core.host.clock.now();
+            // One that can't be read says at least that it is not to be there.
+            let (fate, since) = read(record).unwrap_or((Fate::Cancelled, now));
+            if fate == Fate::Asking && (now - since).abs() < ASKING {
+                again_at(&mut again, since + ASKING);
+                continue;
+            }
+            let Some(id) = id_of(&key.to_value()) else { continue };
+            match ask(core, "remove", store.remove(DelayedMessage::with_id(Rc::clone(&id)))).await {
+                Ok(_) => removed.extend(Uuid::try_parse(&id).ok()),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        if !removed.is_empty() {
+            core.step(Step::Removed(Removed(removed))).await?;
+        }
+        match (failed, keys.last()) {
+            (Some(error), _) => return Err(error),
+            (None, Some(last)) => range.lower = Bound::Excluding(Key::clone(last)),
+            (None, None) => break,
+        }
+    }
+    Ok(again)
+}
