@@ -113,6 +113,13 @@ impl StorePoller {
         Chore::ALL.into_iter().for_each(|chore| self.state(chore).ring());
     }
 
+    /// The store has something new: when the next is due is to be asked again.
+    pub(super) fn fetch_again(&self) {
+        let state = self.state(Chore::Fetch);
+        state.want(false);
+        state.ring();
+    }
+
     /// The page sleeps: another context is to lead, and nothing that the store has begun for this one is to be in its way.
     pub(crate) fn let_go(&self) {
         self.close();

@@ -112,6 +112,7 @@ pub(super) async fn pump(
             *given += count(stored.len());
             let stored = Step::Stored(Stored(stored));
             core.step(stored).await.map_err(|error| Pause::of(core, &error))?;
+            core.stored.fetch_again();
         }
         match trouble {
             Some((_, _, error)) if error.code() == ErrorCode::Closed => return Err(Pause::closed()),

@@ -40,6 +40,7 @@ mount! {
 mount_with_locks! {
     l07_one_tab_leads_and_the_next_takes_over,
     l07_nobody_hurries_what_another_instance_holds,
+    l07_what_the_store_has_taken_is_slept_for,
     l16_close_leaves_nothing_behind,
     d34_a_leader_that_is_hidden_hands_over,
 }
@@ -468,6 +469,19 @@ async fn l07_one_tab_leads_and_the_next_takes_over(shop: &Shop) {
     wake(shop, 1_000.0).await;
     assert_eq!(arrived(shop).await, ["m1"], "the second leads now");
     second.close().await;
+}
+
+async fn l07_what_the_store_has_taken_is_slept_for(shop: &Shop) {
+    let (tab, _elsewhere) = open(shop, settings()).await;
+    enqueue_at(shop, &tab, "m1", at(30_000.0)).await;
+    settle().await;
+    assert!(shop.timer().sleeps().contains(&30_000.0), "{:?}", shop.timer().sleeps());
+    enqueue_at(shop, &tab, "m2", at(1_000.0)).await;
+    settle().await;
+    assert!(shop.timer().sleeps().contains(&1_000.0), "{:?}", shop.timer().sleeps());
+    wake(shop, 1_000.0).await;
+    assert_eq!(arrived(shop).await, ["m2"]);
+    tab.close().await;
 }
 
 /// p22.
