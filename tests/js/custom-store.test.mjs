@@ -103,3 +103,44 @@ inPage("l16: close aborts what the store is asked, and asks it no more", async (
   await h.until(() => aborted);
   h.equal(store.rows.length, 0);
 }, { argument: makeStore });
+
+inPage("l05, l09: a test clock goes from due instant to due instant through a store of the application's own, handlers and their retries included", async (h, pb, make) => {
+  const { testClock } = await import("/pkg/dist/testing.js");
+  const clock = testClock(1_000_000);
+  const store = eval(make);
+  const broker = await h.openShop({}, { clock, delayedDelivery: { store } });
+  const handled = [];
+  const activation = broker.activate("counter", ([message], tx) => {
+    handled.push([message.body, clock.now()]);
+    if (message.body === "first") return tx.enqueue("counter", "second", { delay: 86_400_000 });
+    if (message.attempts === 0) throw new Error("not yet");
+  }, { recoverability: { immediateRetries: 0, delayedRetries: 1, timeIncrease: 5_000 } });
+  await broker.enqueue("counter", "first", { delay: 60_000 });
+  await clock.advance(59_999);
+  h.equal([handled, store.rows.length], [[], 1]);
+  await clock.advance(1);
+  h.equal(handled, [["first", 1_060_000]]);
+  await clock.advance(86_400_000 + 5_000);
+  h.equal(handled, [["first", 1_060_000], ["second", 87_460_000], ["second", 87_465_000]]);
+  h.equal([store.rows.length, await broker.delayed.count(), (await broker.stats()).failed], [0, 0, 0]);
+  await activation.stop();
+}, { argument: makeStore });
+
+inPage("l14: what is cancelled or moved in a handler is so with the handler's commit", async (h, pb, make) => {
+  const store = eval(make);
+  const broker = await h.openShop({}, { delayedDelivery: { store } });
+  const [first, second] = [await broker.enqueue("counter", 1, { delay: 1e9 }), await broker.enqueue("counter", 2, { delay: 1e9 })];
+  await h.until(async () => store.rows.length === 2 && (await broker.stats()).delayed === 0);
+  await broker.enqueue("kitchen", "go");
+  const failure = new Error("not this time");
+  let fail = true;
+  const drained = async () => broker.drain("kitchen", async (_, tx) => {
+    h.equal([await tx.delayed.cancel(first), await tx.delayed.reschedule(second, Date.now() + 200)], [true, true]);
+    if (fail) throw failure;
+  }, { recoverability: { immediateRetries: 0, delayedRetries: 1, timeIncrease: 1 } });
+  h.equal([(await drained()).handled, (await broker.delayed.select().toArray()).length], [0, 2]);
+  fail = false;
+  await h.until(async () => (await drained()).handled === 1);
+  h.equal(h.bodies(await broker.receive("counter", { timeout: 10_000 })), [2]);
+  await h.until(() => store.rows.length === 0);
+}, { argument: makeStore });

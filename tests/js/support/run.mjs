@@ -13,7 +13,7 @@ import { ROOT } from "./paths.mjs";
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
-  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "definitions", "delayed", "delayed-far", "delayed-stores", "encode", "enqueue", "failures", "lifecycle", "move", "opening", "poison",
+  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "custom-store", "definitions", "delayed", "delayed-far", "delayed-stores", "encode", "enqueue", "failures", "lifecycle", "move", "opening", "poison",
   "receive", "retention", "retries", "robbing", "send", "services", "stats", "stopping", "testing", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
@@ -25,7 +25,7 @@ const IN_CHROMIUM_ALONE = ["throttling.test.mjs"];
  * group, or have Web Locks for their subject.)
  */
 const WITHOUT_LOCKS = [
-  "activation", "conversation", "enqueue", "events", "failures", "move", "pages", "poison", "receive", "retries", "services", "stats", "stopping", "timers", "transaction", "waiting",
+  "activation", "conversation", "custom-store", "enqueue", "events", "failures", "move", "pages", "poison", "receive", "retries", "services", "stats", "stopping", "timers", "transaction", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 const browsers = process.argv.slice(2);
