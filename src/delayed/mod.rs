@@ -17,7 +17,6 @@ mod pending;
 mod run;
 mod schedule;
 
-use std::cmp::Ordering;
 use std::rc::Rc;
 
 use num_traits::ToPrimitive;
@@ -137,10 +136,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Which of two messages is due first.
-    pub(crate) fn compare(self, other: Self) -> Ordering {
-        // `+ 0.0` makes the two zeros one time, as in keys.
-        (self.at + 0.0).total_cmp(&(other.at + 0.0)).then(self.stamp.cmp(&other.stamp))
+    /// In the order of these, messages are due.
+    pub(crate) fn key(self) -> Key {
+        Key::list([self.at.into(), float(self.stamp).into()])
     }
 
     /// The place that an id says.

@@ -8,9 +8,10 @@ use uuid::Uuid;
 use super::{Delayed, Place, Run, custom, run};
 use crate::body::Value;
 use crate::columns::run_length;
+use crate::map::Map;
 use crate::record;
 use crate::stop::{Outcome, Stop};
-use crate::store::{Change, StoreName};
+use crate::store::{Change, Key, StoreName};
 use crate::work::Work;
 
 /// What becomes of a message.
@@ -55,13 +56,18 @@ impl Work<'_> {
             run::delete(self, key);
             run::put(self, &left);
         }
-        let stored = self.changes.delayed.values().filter_map(|shift| shift.to.clone());
-        let (in_hop, mut stored): (Vec<_>, Vec<_>) = stored.partition(|delayed| delayed.hop.is_some());
-        for (delayed, hop) in in_hop.iter().filter_map(|delayed| Some((delayed, delayed.hop?))) {
-            self.put_apart(delayed);
-            custom::put(self, delayed, hop);
+        let mut stored: Map<Key, Rc<Delayed>> = Map::default();
+        let changed: Vec<Rc<Delayed>> = self.changes.delayed.values().filter_map(|shift| shift.to.clone()).collect();
+        for delayed in changed {
+            match delayed.hop {
+                Some(hop) => {
+                    self.put_apart(&delayed);
+                    custom::put(self, &delayed, hop);
+                }
+                None => _ = stored.insert(delayed.place.key(), delayed),
+            }
         }
-        stored.sort_by(|one, other| one.place.compare(other.place));
+        let stored: Vec<Rc<Delayed>> = stored.values().cloned().collect();
         let mut rest = stored.as_slice();
         while !rest.is_empty() {
             let (together, others) = rest.split_at(length(rest));

@@ -143,16 +143,17 @@ impl Enqueue {
             let key = if self.options.ordered { self.key() } else { LaneKey::Number(place_of(message) % LOOSE) };
             To::Lane { queue: Rc::clone(&self.queue), key, priority }
         };
-        let mut messages: Vec<(usize, &OutgoingMessage)> = self.messages.iter().enumerate().collect();
-        if !self.options.ordered {
-            // Those of one lane are stored together.
-            messages.sort_by_key(|(_, message)| place_of(message) % LOOSE);
-        }
+        // Of those without an order, what goes into one lane is stored together.
+        let all = || self.messages.iter().enumerate();
+        let of_place = |place| all().filter(move |(_, message)| place_of(message) % LOOSE == place);
+        let messages: Vec<(usize, &OutgoingMessage)> =
+            if self.options.ordered { all().collect() } else { (0..LOOSE).flat_map(of_place).collect() };
         let lanes = messages.iter().map(|(_, message)| (lane(message), Rc::clone(&message_type), *message)).collect();
-        let ids = schedule(work, delay, seen.as_ref().map(|seen| &seen.id), lanes)?;
-        let mut ids: Vec<(usize, Uuid)> = messages.into_iter().map(|(index, _)| index).zip(ids).collect();
-        ids.sort_unstable_by_key(|(index, _)| *index);
-        let ids: Vec<Uuid> = ids.into_iter().map(|(_, id)| id).collect();
+        let stored = schedule(work, delay, seen.as_ref().map(|seen| &seen.id), lanes)?;
+        let mut ids = stored.clone();
+        for ((index, _), id) in messages.into_iter().zip(stored) {
+            ids.get_mut(index).into_iter().for_each(|place| *place = id);
+        }
         if let (Some(id), Some(first)) = (seen, ids.first()) {
             id.take(work, *first, self.options.dedupe_window)?;
         }
