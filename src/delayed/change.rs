@@ -109,7 +109,7 @@ impl Reschedule {
             custom::withdraw(work, &found.delayed, false);
         }
         // The store may have been offered it under its old time.
-        let hop = moved.hop.map(|_| Hop { replaces: true, ..Hop::default() });
+        let hop = moved.hop.map(Hop::moved);
         work.shift(moved.id, found.in_run(), Some(Delayed { time: at, waits: 0, hop, ..moved }));
         Ok(true)
     }

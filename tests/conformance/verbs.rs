@@ -84,6 +84,7 @@ mod elsewhere;
 mod elsewhere_change;
 mod elsewhere_failures;
 mod elsewhere_modes;
+mod elsewhere_moved;
 mod elsewhere_races;
 mod end_conversation;
 mod enqueue;

@@ -136,7 +136,7 @@ impl Recall {
             numbers.claim(Number::Stamp, 1)
         })?;
         name.into_iter().for_each(|name| hop::forget(work, id, name.side, name.place.stamp));
-        let hop = Some(Hop { replaces: true, ..Hop::default() });
+        let hop = Some(Hop::default().moved());
         let moved = Delayed { place: Place { at, stamp }, time: at, waits: 0, hop, ..Delayed::clone(&self.message) };
         work.shift(id, None, Some(moved));
         Ok(true)

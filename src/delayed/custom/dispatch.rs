@@ -80,8 +80,8 @@ impl Arrive {
             Some(_) => return Ok(Arrived::Done(0)),
             None => {}
         }
-        if name.as_ref().is_some_and(|name| name.is_in_store && name.place.at > work.now) {
-            // It was moved after this was fetched.
+        if delayed.time > work.now || name.as_ref().is_some_and(|name| name.is_in_store && name.place.at > work.now) {
+            // The clock was set back, or it was moved, after this was fetched.
             return Ok(Arrived::Moved);
         }
         if let Some(name) = name.as_ref().filter(|name| !name.is_in_store) {

@@ -37,14 +37,14 @@ pub(super) async fn fetch_all(
             break Ok(None);
         }
         let when = (core.host.pulse.clock.now(), core.gate.closings());
-        let (incoming, message) =
-            match ask(core, "fetchNextDueTimeout", store.fetch_next_due_timeout(core.host.clock.now())).await {
-                // Not a success yet: `next` is still to come.
-                Ok(Fetched::Nothing) => break Ok(None),
-                Ok(fetched) => read(fetched),
-                Err(error) => break Err(error),
-            };
-        let is_early = matches!(incoming, Incoming::Message(_)) && message.time > core.host.clock.now();
+        let at = core.host.clock.now();
+        let (incoming, message) = match ask(core, "fetchNextDueTimeout", store.fetch_next_due_timeout(at)).await {
+            // Not a success yet: `next` is still to come.
+            Ok(Fetched::Nothing) => break Ok(None),
+            Ok(fetched) => read(fetched),
+            Err(error) => break Err(error),
+        };
+        let is_early = matches!(incoming, Incoming::Message(_)) && message.time > at;
         if is_early {
             // A message that has not come to its time is none that is due, whatever the store says.
             let error = early(&message);

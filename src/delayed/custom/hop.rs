@@ -2,7 +2,7 @@
 //!
 //! | object store | key | value |
 //! |---|---|---|
-//! | delayed | ["hop", stamp] | time, message, whether it takes the place of one in the store, not before, failures |
+//! | delayed | ["hop", stamp] | time, message, whether it takes the place of one in the store, not before, failures, until when somebody is at it |
 //! | members | ["h", message id] | time, stamp, endpoint if it has one, whether it is in the store by now, the id of `enqueue` |
 //! | members | ["o", side, stamp] | message id: the endpoint has it under way |
 //!
@@ -36,6 +36,8 @@ pub(crate) struct Hop {
     pub(crate) not_before: Instant,
     /// How often the store has failed to take it.
     pub(crate) failures: u64,
+    /// Until then somebody may be about to remove what it takes the place of: nobody else is to, who might remove what that one has stored since.
+    pub(crate) claimed: Instant,
 }
 
 /// Where a message is that came through the hop.
@@ -165,7 +167,8 @@ pub(crate) fn find(work: &mut Work<'_>, stamp: u64) -> Outcome<Option<Delayed>> 
 pub(crate) fn read(stamp: u64, row: &Value) -> Read<Delayed> {
     let mut fields = Fields::open(row)?;
     let (at, message) = (fields.float()?, fields.any());
-    let hop = Hop { replaces: fields.flag()?, not_before: fields.float()?, failures: fields.number()? };
+    let (replaces, not_before, failures) = (fields.flag()?, fields.float()?, fields.number()?);
+    let hop = Hop { replaces, not_before, failures, claimed: fields.any().number().unwrap_or_default() };
     let delayed = Delayed::read(Place { at, stamp }, &message)?;
     Ok(Delayed { hop: Some(hop), ..delayed })
 }
@@ -185,6 +188,7 @@ fn row(delayed: &Delayed, hop: Hop) -> Value {
         Value::from(hop.replaces),
         Value::from(hop.not_before),
         record::value(hop.failures),
+        Value::from(hop.claimed),
     ])
 }
 
@@ -303,7 +307,9 @@ impl NotStored {
         let Some(mut delayed) = find(work, self.stamp)? else { return Ok(()) };
         let hop = delayed.hop.unwrap_or_default();
         if let Some(not_before) = self.again_at {
-            let hop = Hop { not_before, failures: hop.failures + 1, ..hop };
+            // What was not answered may still be done.
+            let claimed = if self.error.is_timeout() { hop.claimed } else { 0.0 };
+            let hop = Hop { not_before, failures: hop.failures + 1, claimed, ..hop };
             work.write(Change::Put(StoreName::Delayed, key(self.stamp), row(&delayed, hop)));
             return Ok(());
         }
@@ -315,6 +321,40 @@ impl NotStored {
         withdraw(work, &delayed, true);
         work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(1))?;
         fail_one(work, &delayed, &self.error, hop.failures + 1)
+    }
+}
+
+/// For so many milliseconds somebody is at it: a call takes no longer, and does not begin late.
+const CLAIM: f64 = 61_000.0;
+
+impl Hop {
+    /// Of a message that was moved again. Whoever is at it does not know.
+    pub(crate) fn moved(self) -> Self {
+        Self { replaces: true, claimed: self.claimed, ..Self::default() }
+    }
+
+    /// Until when somebody is at it, if somebody is. One further ahead than it can be: the clock was set back.
+    pub(crate) fn claimed_until(&self, now: Instant) -> Option<Instant> {
+        Some(self.claimed).filter(|until| *until > now && *until <= now + CLAIM)
+    }
+}
+
+/// Somebody is about to have the store remove what a row takes the place of.
+#[derive(Debug)]
+pub(crate) struct Claim(pub(crate) u64);
+
+impl Claim {
+    /// Gives whether that is to be done, and by nobody else.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<bool> {
+        work.after_others()?;
+        let Some(delayed) = find(work, self.0)? else { return Ok(false) };
+        let hop = delayed.hop.unwrap_or_default();
+        if hop.claimed_until(work.now).is_some() {
+            return Ok(false);
+        }
+        let claimed = Hop { claimed: work.now + CLAIM, ..hop };
+        work.write(Change::Put(StoreName::Delayed, key(self.0), row(&delayed, claimed)));
+        Ok(true)
     }
 }
 

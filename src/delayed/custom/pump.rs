@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use super::calls::ask;
-use super::hop::{NotStored, Stored, behind, read, rows, shown, stamp_of, whole};
+use super::hop::{Claim, NotStored, Stored, behind, read, rows, shown, stamp_of, whole};
 use super::poller::{again_at, back_off, is_alive, pause};
-use super::step::Step;
+use super::step::{Came, Step};
 use super::{DelayedMessage, DelayedMessageStore, hop};
 use crate::clock::Instant;
 use crate::core::Core;
@@ -17,6 +17,8 @@ use crate::store::{Bound, Direction, Key, Mode, Range, StoreName};
 /// Rows that are read, and given to the store before a commit says so; and the most bytes of their bodies.
 const ROWS: u32 = 32;
 const BYTES: f64 = 16_777_216.0;
+/// What is said to be begun is begun within so many milliseconds of real time, or not at all.
+const PROMPT: f64 = 1_000.0;
 /// The longest wait of a row that the store does not take.
 const LONGEST: f64 = 60_000.0;
 
@@ -86,10 +88,12 @@ pub(super) async fn pump(
             let (now, place) = (core.host.clock.now(), (delayed.place.at, delayed.to.clone()));
             // One further ahead than it can be: the clock was set back.
             let is_put_off = !eager && hop.not_before > now && hop.not_before <= now + LONGEST;
-            if is_put_off || waiting.contains(&place) {
+            let claimed = hop.claimed_until(now).filter(|_| hop.replaces);
+            if is_put_off || claimed.is_some() || waiting.contains(&place) {
                 if is_put_off {
                     again_at(&mut again, hop.not_before);
                 }
+                claimed.into_iter().for_each(|until| again_at(&mut again, until));
                 waiting.push(place);
                 continue;
             }
@@ -98,10 +102,11 @@ pub(super) async fn pump(
                 return Ok(Some(now));
             }
             match give(core, store, delayed, hop).await {
-                Ok(()) => {
+                Ok(true) => {
                     core.stored.store.success();
                     stored.push(delayed.place.stamp);
                 }
+                Ok(false) => waiting.push(place),
                 Err(error) => {
                     trouble = Some((delayed, hop, error));
                     break;
@@ -143,18 +148,38 @@ pub(super) async fn pump(
     Ok(again)
 }
 
+/// The store has it. False: somebody else is at it, or it is there no more.
 async fn give(
     core: &Rc<Core>,
     store: &Rc<dyn DelayedMessageStore>,
     delayed: &Rc<Delayed>,
     hop: hop::Hop,
-) -> Result<()> {
+) -> Result<bool> {
     let message = shown(delayed);
-    if hop.replaces {
-        ask(core, "remove", store.remove(DelayedMessage::with_id(Rc::clone(&message.message_id)))).await?;
+    if !hop.replaces {
+        // Whether it had it already is no matter: the commit that would have said so was lost.
+        return ask(core, "store", store.store(message)).await.map(|_| true);
     }
-    // Whether it had it already is no matter: the commit that would have said so was lost.
-    ask(core, "store", store.store(message)).await.map(drop)
+    let began = core.host.pulse.clock.now();
+    let Came::Was(true) = core.step(Step::Claim(Claim(delayed.place.stamp))).await? else { return Ok(false) };
+    if (core.host.pulse.clock.now() - began).abs() > PROMPT {
+        // The page has slept: by now somebody else may be at it.
+        return Ok(false);
+    }
+    let id = Rc::clone(&message.message_id);
+    ask(core, "remove", store.remove(DelayedMessage::with_id(Rc::clone(&id)))).await?;
+    match ask(core, "store", store.store(message)).await? {
+        true => Ok(true),
+        false => Err(still_there(&id)),
+    }
+}
+
+/// What was there before was not removed, or was stored again by a call that took its time.
+fn still_there(id: &str) -> Error {
+    let text = format!(
+        "The delayed message store still has the message {id}, which was moved to another time, although it was asked to remove it. It is asked again."
+    );
+    Error::new(ErrorCode::DelayedStoreFailed, text).with("messageId", id)
 }
 
 /// Whether the store says that it will never take it.

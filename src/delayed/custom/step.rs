@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::change::{Recall, Settle, Withdraw, Withdrawn};
 use super::dispatch::{Arrive, Arrived, Incoming};
-use super::hop::{NotStored, Stored};
+use super::hop::{Claim, NotStored, Stored};
 use super::memory::Removed;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -15,6 +15,7 @@ use crate::work::{Purpose, Work};
 /// What is done in the broker's database for a store of the application's own.
 #[derive(Debug)]
 pub(crate) enum Step {
+    Claim(Claim),
     Stored(Stored),
     NotStored(NotStored),
     Removed(Removed),
@@ -46,6 +47,7 @@ impl Step {
 
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Came> {
         match self {
+            Self::Claim(claim) => claim.run(work).map(Came::Was),
             Self::Stored(stored) => stored.run(work).map(|()| Came::Nothing),
             Self::NotStored(failed) => failed.run(work).map(|()| Came::Nothing),
             Self::Removed(removed) => removed.run(work).map(|()| Came::Nothing),

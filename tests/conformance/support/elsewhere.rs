@@ -10,7 +10,7 @@ use pocket_broker::error::{Error, ErrorCode, Result};
 use pocket_broker::store::Faults;
 use pocket_broker::{DelayedFilter, DelayedMessage, DelayedMessageStore, Fetched, TransactionMode};
 
-use super::host::tick;
+use super::host::{ManualClock, tick};
 
 std::thread_local! {
     /// How many calls are being answered, and the storage beside.
@@ -98,13 +98,13 @@ struct Inner {
 #[derive(Clone)]
 pub(crate) struct Elsewhere {
     inner: Rc<RefCell<Inner>>,
-    clock: Rc<dyn Clock>,
+    clock: Rc<ManualClock>,
     instance: u64,
     has_views: bool,
 }
 
 impl Elsewhere {
-    pub(crate) fn new(clock: Rc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Rc<ManualClock>) -> Self {
         Self { inner: Rc::default(), clock, instance: 1, has_views: true }
     }
 
@@ -134,6 +134,17 @@ impl Elsewhere {
     /// A method says what is not so: `fetchNextDueTimeout` gives what is not due, and what is held; `remove` and `incrementFailureCount` do nothing.
     pub(crate) fn lies(&self, method: &'static str) {
         self.inner.borrow_mut().lies.push(method);
+    }
+
+    /// It says what is so again.
+    pub(crate) fn is_honest(&self) {
+        self.inner.borrow_mut().lies.clear();
+    }
+
+    /// As soon as the next message has been fetched, the clock is another one.
+    pub(crate) fn then_passes(&self, ms: f64) {
+        let clock = Rc::clone(&self.clock);
+        self.then(move || clock.advance(ms));
     }
 
     /// As soon as the next message has been fetched, this happens.
@@ -280,6 +291,7 @@ impl DelayedMessageStore for Elsewhere {
     fn fetch_next_due_timeout(&self, at: f64) -> LocalBoxFuture<'static, Result<Fetched>> {
         self.call("fetchNextDueTimeout", move |inner, now, instance| {
             if let Some(planted) = inner.planted.pop() {
+                inner.then.drain(..).for_each(|happens| happens());
                 return planted;
             }
             let is_lying = inner.lies.contains(&"fetchNextDueTimeout");

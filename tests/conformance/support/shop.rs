@@ -127,7 +127,7 @@ impl Shop {
 
     /// A store elsewhere, which goes by the same clock.
     pub(crate) fn elsewhere(&self) -> Elsewhere {
-        Elsewhere::new(Rc::clone(&self.host.host.clock))
+        Elsewhere::new(Rc::clone(&self.host.clock))
     }
 
     /// The tab that was opened as the one with this number is seen by nobody from now on, or is seen again.
