@@ -6,7 +6,7 @@ use std::rc::Rc;
 use futures_util::FutureExt;
 
 use pocket_broker::clock::{Clock, Timer};
-use pocket_broker::error::Error;
+use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::{
     Broker, FailedFilter, Failure, FailureKind, Finally, Message, Recoverability, Thrown, Transaction,
 };
@@ -17,7 +17,7 @@ use crate::conformance::support::detail;
 use crate::executor::TabId;
 use crate::failing::{Recovering, Unbury};
 use crate::history::{Outcome, outcome_of};
-use crate::origin::{Kind, Mix, Origin};
+use crate::origin::{Kind, Origin};
 use crate::sabotage::Sabotage;
 use crate::time::TabTimer;
 
@@ -70,7 +70,7 @@ impl Actor {
 
     async fn note(&self, call: Call, made: impl Future<Output = Result<Answer, Error>>) -> Option<Answer> {
         let origin = &*self.origin;
-        let (task, at) = (origin.tasks.current(), origin.time.now());
+        let (task, at) = (origin.tasks.current(), origin.clock.now());
         let number = origin.history.issue(self.tab, task, call.clone(), at, origin.journal.len());
         origin.tell(|| format!("tab {} #{number}: {call:?}", self.tab));
         let answer = made.await;
@@ -84,6 +84,9 @@ impl Actor {
             {
                 Outcome::Nothing
             }
+            // The message may be marked, and the store could not be asked, or that not be noted.
+            Err(_) if origin.shelf.is_some() && matches!(call, Call::Later(Later::Cancel(..))) => Outcome::Unknown,
+            Err(error) if error.code() == ErrorCode::DelayedStoreFailed => Outcome::Nothing,
             Err(error) => outcome_of(error).unwrap_or_else(|| {
                 origin.report(Kind::Unsound, format!("{call:?} says {error:?}"));
                 Outcome::Nothing
@@ -109,7 +112,7 @@ impl Actor {
             }
             let queue = || origin.some_queue(&mut origin.chance.borrow_mut());
             let ended = done.last().and_then(|done| if let Call::End(end, ..) = &done.call { Some(end) } else { None });
-            let ended = ended.filter(|_| origin.mix == Mix::Later && origin.one_in(2));
+            let ended = ended.filter(|_| origin.mix.has_delays() && origin.one_in(2));
             let behind = ended.and_then(|end| Later::behind(origin, end)).map(Call::Later);
             let is_behind = behind.is_some();
             let call = match behind.or_else(|| Call::think_up(origin)) {
@@ -121,7 +124,7 @@ impl Actor {
                 }
                 Some(call) => call,
             };
-            let at = origin.time.now();
+            let at = origin.clock.now();
             origin.tell(|| format!("tab {} transaction {number}: {call:?}", self.tab));
             let answer = call.make_in(origin, &transaction).await;
             origin.tell(|| format!("tab {} transaction {number} answers {}", self.tab, brief(&answer)));
@@ -164,6 +167,12 @@ impl Actor {
             _ => {
                 let commit = async { transaction.commit().await.map(|()| Answer::Done) };
                 let committed = self.note(Call::Commit(done.clone()), commit).await;
+                if committed.is_some() {
+                    let later = done
+                        .iter()
+                        .filter_map(|done| if let Call::Later(later) = &done.call { Some(later) } else { None });
+                    later.for_each(|later| later.learn_late(origin));
+                }
                 if committed.is_none() && origin.mix.has_lanes() && origin.one_in(2) {
                     self.recover(&transaction, &done).await;
                 }
@@ -174,7 +183,9 @@ impl Actor {
     /// The handler of what was received first has failed.
     async fn recover(&self, transaction: &Transaction, done: &[Done]) {
         let origin = &*self.origin;
-        let Some((queue, message)) = first_of(done) else { return transaction.rollback() };
+        // What was put off comes early where the clock is set back, which the model does not know.
+        let first = first_of(done).filter(|_| !origin.has_jumps);
+        let Some((queue, message)) = first else { return transaction.rollback() };
         let kinds = [FailureKind::Ordinary, FailureKind::Unrecoverable, FailureKind::Later(None)];
         let last = [Finally::ErrorQueue, Finally::RetryForever, Finally::Rollback];
         let failed = Recovering {

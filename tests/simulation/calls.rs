@@ -264,7 +264,12 @@ fn received(rows: Vec<Rows>) -> Answer {
 }
 
 fn messages(origin: &Origin, kind: &str, bodies: &[String]) -> Vec<OutgoingMessage> {
-    bodies.iter().map(|body| message(origin.uuid(), kind, body)).collect()
+    let message = |body: &String| {
+        let id = origin.uuid();
+        origin.note_id(id, body);
+        message(id, kind, body)
+    };
+    bodies.iter().map(message).collect()
 }
 
 fn message(id: Uuid, kind: &str, body: &str) -> OutgoingMessage {

@@ -42,8 +42,10 @@ pub(crate) struct Search<'a> {
 struct Path {
     model: Model,
     placed: Vec<bool>,
-    /// What is delayed and goes in this commit has gone.
-    has_delivered: bool,
+    /// How much of what is delayed and goes in this commit has gone.
+    delivered: usize,
+    /// Of how many that are withdrawn it is known whether the store has refused them.
+    refused: usize,
 }
 
 impl<'a> Search<'a> {
@@ -70,7 +72,7 @@ impl<'a> Search<'a> {
     /// Looks for orders that begin with a model.
     pub(crate) fn run(&mut self, model: &Model) {
         let placed = self.records.iter().map(|record| matches!(record.outcome, Some(Outcome::Nothing))).collect();
-        self.go(0, Path { model: model.clone(), placed, has_delivered: false });
+        self.go(0, Path { model: model.clone(), placed, delivered: 0, refused: 0 });
     }
 
     fn is_enough(&self) -> bool {
@@ -93,7 +95,8 @@ impl<'a> Search<'a> {
         let late = self.records.iter().zip(&path.placed).find(|(record, is_placed)| {
             !**is_placed && !matches!(record.outcome, Some(Outcome::Unknown)) && record.over < number.max(record.issued)
         });
-        let Some(event) = self.events.get(index) else { return self.end(index, path) };
+        let events = self.events;
+        let Some(event) = events.get(index) else { return self.end(index, path) };
         if let Some((record, _)) = late {
             let says = record.call.apply(&mut path.model.clone(), self.names, None, (record.at, event.now));
             return self.stuck(index, || format!("{record:?} has no place, the model says {says:?}"));
@@ -102,15 +105,27 @@ impl<'a> Search<'a> {
             path.model.sweep(self.names);
             return self.go(index + 1, path);
         }
-        let delivers = event.wrote && event.delivers > 0 && !path.has_delivered;
+        let delivers = event.wrote && path.delivered < event.deliveries();
         if delivers {
-            let mut delivered = Path { has_delivered: true, ..path.clone() };
-            if delivered.model.deliver(event.delivers, event.now) {
-                delivered.model.forget_empty_groups(self.names);
-                self.go(index, delivered);
-            } else {
-                self.stuck_by(Kind::Early, index, || format!("{event:?}, and so many are not due"));
+            let mut delivered = Path { delivered: path.delivered + 1, ..path.clone() };
+            match delivered.model.deliver_some(self.names, event, path.delivered) {
+                Ok(()) => {
+                    delivered.model.forget_empty_groups(self.names);
+                    self.go(index, delivered);
+                }
+                Err(kind) => {
+                    self.stuck_by(kind, index, || format!("{event:?}, and the model has {:?}", path.model.delayed))
+                }
             }
+        }
+        if let Some(id) = event.withdraws.get(path.refused).filter(|_| event.wrote) {
+            // By whoever cancels it, or because the store does not take it.
+            let mut refused = Path { refused: path.refused + 1, ..path.clone() };
+            if self.names.refused.contains(id) && refused.model.refuse_for_good(self.names, id) {
+                self.go(index, refused);
+            }
+            path.refused += 1;
+            return self.go(index, path);
         }
         if event.fires && !delivers && path.model.has_due(event.now) {
             let mut fired = path.clone();
@@ -131,7 +146,7 @@ impl<'a> Search<'a> {
                 return;
             }
             path.model.sweep(self.names);
-            path.has_delivered = false;
+            (path.delivered, path.refused) = (0, 0);
             self.go(index + 1, path);
         } else {
             self.stuck(index, || {
@@ -186,7 +201,7 @@ impl<'a> Search<'a> {
             let outcome = known.call.apply(&mut model, self.names, answer.or(guess.as_ref()), (known.at, now));
             match outcome {
                 Ok(Ok(())) => {
-                    self.go(index, Path { model, placed: placed.clone(), has_delivered: path.has_delivered });
+                    self.go(index, Path { model, placed: placed.clone(), ..path.clone() });
                 }
                 outcome => {
                     let is_late = answer.is_some() && matches!(outcome, Ok(Err(ErrorCode::TransactionClosed)));
@@ -219,7 +234,10 @@ impl<'a> Search<'a> {
                     after.unbury(&ends, unbury.discard);
                     (after, None)
                 };
-                counts.flat_map(|count| subsets(&buried, count)).map(taken).collect()
+                let chosen = counts.flat_map(|count| subsets(&buried, count));
+                // They go in the order of their numbers. Where several tabs dispatch at a time, these are of blocks that each of them has.
+                let in_order = |ends| if model.is_elsewhere { orders(ends) } else { vec![ends] };
+                chosen.flat_map(in_order).map(taken).collect()
             }
             (Call::Begin(begin), None) if model.reused(begin).is_none() => {
                 let unborn = self.names.services.iter().filter(|(id, services)| {

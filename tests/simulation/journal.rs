@@ -1,6 +1,7 @@
 //! What the storage has committed, in order: who, when, and who was told in the same breath. The model is asked for an order of calls that fits.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future;
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use pocket_broker::error::Result;
 use pocket_broker::store::{Change, Direction, Key, Mode, Range, Session, Source, Store, StoreName};
 
 use crate::executor::{TabId, TaskId};
-use crate::time::Time;
+use crate::time::Wall;
 use crate::waiting::Waiting;
 
 /// A storage transaction over the conversations that was committed.
@@ -25,30 +26,48 @@ pub(crate) struct Event {
     pub(crate) fires: bool,
     /// So many delayed messages have gone, the first ones.
     pub(crate) delivers: usize,
+    /// Messages of a store of the application's own that were dispatched, and whether each was before.
+    pub(crate) dispatches: Vec<(Rc<str>, bool)>,
+    /// Those that are not to be delivered, from now on.
+    pub(crate) withdraws: Vec<Rc<str>>,
     /// The tasks that were woken when the commit was answered; `None`: it never was.
     pub(crate) told: Option<Vec<TaskId>>,
 }
 
+impl Event {
+    /// How often something delayed goes.
+    pub(crate) fn deliveries(&self) -> usize {
+        usize::from(self.delivers > 0) + self.dispatches.len()
+    }
+}
+
 /// All commits.
 pub(crate) struct Journal {
-    time: Rc<Time>,
+    clock: Rc<Wall>,
     pub(crate) events: RefCell<Vec<Event>>,
     /// Commits whose answers have come in this turn.
     answered: RefCell<Vec<usize>>,
     /// Storage transactions that have not ended.
     live: Cell<usize>,
     pub(crate) waiting: Waiting,
+    dispatched: RefCell<BTreeSet<Rc<str>>>,
 }
 
 impl Journal {
-    pub(crate) fn new(time: &Rc<Time>) -> Rc<Self> {
+    pub(crate) fn new(clock: &Rc<Wall>) -> Rc<Self> {
         Rc::new(Self {
-            time: Rc::clone(time),
+            clock: Rc::clone(clock),
             events: RefCell::default(),
             answered: RefCell::default(),
             live: Cell::new(0),
             waiting: Waiting::default(),
+            dispatched: RefCell::default(),
         })
+    }
+
+    /// Whether a message of a store of the application's own has come out of it, as a commit says.
+    pub(crate) fn has_dispatched(&self, id: &str) -> bool {
+        self.dispatched.borrow().contains(id)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -88,6 +107,7 @@ impl Store for JournalStore {
                 wrote: Cell::new(false),
                 fires: Cell::new(false),
                 delayed: RefCell::default(),
+                gone: RefCell::default(),
             });
             Ok(session)
         }
@@ -124,6 +144,23 @@ struct JournalSession {
     fires: Cell<bool>,
     /// What becomes of delayed messages.
     delayed: RefCell<Vec<Change>>,
+    /// What becomes of messages that a store of the application's own has: 0 for one that was dispatched, 1 for one that is not to be.
+    gone: RefCell<Vec<(Rc<str>, f64)>>,
+}
+
+/// Whether a key is of the built-in delayed store.
+fn is_built_in(change: &Change) -> bool {
+    let (Change::Put(_, key, _) | Change::Delete(_, key)) = change else { return true };
+    matches!(key, Key::List(parts) if matches!(parts.first(), Some(Key::Number(_))))
+}
+
+/// What a record says of a message that a store of the application's own is to remove.
+fn gone(change: &Change) -> Option<(Rc<str>, f64)> {
+    let Change::Put(_, Key::List(parts), record) = change else { return None };
+    match parts.as_slice() {
+        [Key::Text(kind), Key::Text(id)] if **kind == *"gone" => Some((Rc::clone(id), record.item(1).number()?)),
+        _ => None,
+    }
 }
 
 impl Session for JournalSession {
@@ -160,20 +197,36 @@ impl Session for JournalSession {
             self.fires.set(true);
         }
         if change.store() == StoreName::Delayed {
-            self.delayed.borrow_mut().push(change.clone());
+            if is_built_in(&change) {
+                self.delayed.borrow_mut().push(change.clone());
+            }
+            self.gone.borrow_mut().extend(gone(&change));
         }
         self.inner.write(change)
     }
 
     fn commit(self: Box<Self>) -> LocalBoxFuture<'static, Result<()>> {
-        let Self { inner, live, tab, is_event, wrote, fires, delayed } = *self;
+        let Self { inner, live, tab, is_event, wrote, fires, delayed, gone } = *self;
         let number = live.0.len();
         let committed = inner.commit();
         if is_event {
             // It has happened now, whether or not anybody lives to hear of it.
-            let now = live.0.time.now();
+            let now = live.0.clock.now();
             let delivers = live.0.waiting.change(tab, now, delayed.take());
-            let event = Event { tab, now, wrote: wrote.get(), fires: fires.get(), delivers, told: None };
+            let of_fate = |wanted| {
+                gone.borrow()
+                    .iter()
+                    .filter(move |(_, fate)| *fate == wanted)
+                    .map(|(id, _)| Rc::clone(id))
+                    .collect::<Vec<_>>()
+            };
+            let dispatches = of_fate(0.0).into_iter().map(|id| {
+                let is_first = live.0.dispatched.borrow_mut().insert(Rc::clone(&id));
+                (id, !is_first)
+            });
+            let dispatches = dispatches.collect();
+            let (wrote, fires, withdraws) = (wrote.get(), fires.get(), of_fate(1.0));
+            let event = Event { tab, now, wrote, fires, delivers, dispatches, withdraws, told: None };
             live.0.events.borrow_mut().push(event);
         }
         committed

@@ -1,5 +1,6 @@
 //! Delayed messages, in the model: a list by time, and by the order of storing among those of one time.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use pocket_broker::error::ErrorCode;
@@ -7,8 +8,10 @@ use pocket_broker::{Delay, DelayedMessage};
 
 use crate::conformance::random::lane::{FailedAt, LaneKey};
 use crate::conformance::random::model::{ERROR, End, PLACES, Row, World};
+use crate::journal::Event;
 use crate::lanes::Enqueue;
 use crate::model::{Model, Names};
+use crate::origin::Kind;
 
 /// The first wait of a message whose sender's queue is off, and the longest.
 const WAIT: f64 = 1_000.0;
@@ -25,6 +28,8 @@ pub(crate) struct Delayed {
     at: f64,
     stamp: u64,
     waits: u32,
+    /// It is in a store of the application's own, or on its way there.
+    is_elsewhere: bool,
 }
 
 /// Where it goes.
@@ -84,7 +89,8 @@ impl Model {
 
     fn delay(&mut self, to: To, kind: &'static str, body: &str, at: f64) {
         let stamp = self.world.stamp();
-        self.keep(Delayed { to, kind, body: body.to_owned(), time: at, at, stamp, waits: 0 });
+        let is_elsewhere = self.is_elsewhere;
+        self.keep(Delayed { to, kind, body: body.to_owned(), time: at, at, stamp, waits: 0, is_elsewhere });
     }
 
     fn keep(&mut self, delayed: Delayed) {
@@ -102,6 +108,7 @@ impl Model {
         let is_there = self.remove(body);
         if is_there {
             self.seen.retain(|_, (_, first)| first != body);
+            self.cancelled.extend(self.is_elsewhere.then(|| body.to_owned()));
         }
         is_there
     }
@@ -132,13 +139,51 @@ impl Model {
         (before - self.delayed.len()) as u64
     }
 
+    /// What a commit delivers: the first ones of the built-in store together, each one of another store by itself.
+    pub(crate) fn deliver_some(&mut self, names: &Names, event: &Event, number: usize) -> Result<(), Kind> {
+        let built_in = usize::from(event.delivers > 0);
+        let Some(number) = number.checked_sub(built_in) else {
+            return if self.deliver(event.delivers, event.now) { Ok(()) } else { Err(Kind::Early) };
+        };
+        let (id, is_again) = &event.dispatches[number];
+        let body = names.ids.get(id);
+        let found = self.delayed.iter().position(|delayed| delayed.is_elsewhere && Some(&delayed.body) == body);
+        match found {
+            _ if *is_again => Err(Kind::Twice),
+            None => Err(Kind::Unexplained),
+            Some(found) if self.delayed[found].at > event.now => Err(Kind::Early),
+            Some(found) => {
+                // It comes after what its commit has done before.
+                self.sweep(names);
+                let going = self.delayed.remove(found);
+                self.deliver_run(&[going], event.now);
+                Ok(())
+            }
+        }
+    }
+
+    /// The store does not take it. Gives whether it was there.
+    pub(crate) fn refuse_for_good(&mut self, names: &Names, id: &str) -> bool {
+        let body = names.ids.get(id);
+        let found = self.delayed.iter().position(|delayed| delayed.is_elsewhere && Some(&delayed.body) == body);
+        let Some(found) = found else { return false };
+        let refused = self.delayed.remove(found);
+        self.refuse(&refused);
+        true
+    }
+
     /// So many go, the first ones. False: they are not due.
-    pub(crate) fn deliver(&mut self, count: usize, now: f64) -> bool {
-        let due = self.delayed.iter().take_while(|delayed| delayed.at <= now).count();
-        if due < count {
+    fn deliver(&mut self, count: usize, now: f64) -> bool {
+        let is_due = |delayed: &&Delayed| !delayed.is_elsewhere && delayed.at <= now;
+        if self.delayed.iter().filter(is_due).count() < count {
             return false;
         }
-        let going: Vec<Delayed> = self.delayed.drain(..count).collect();
+        let (mut going, mut left) = (Vec::new(), Vec::new());
+        for delayed in std::mem::take(&mut self.delayed) {
+            let goes = !delayed.is_elsewhere && going.len() < count;
+            if goes { going.push(delayed) } else { left.push(delayed) }
+        }
+        self.delayed = left;
         going.chunk_by(|one, other| one.to == other.to).for_each(|run| self.deliver_run(run, now));
         true
     }
@@ -163,7 +208,8 @@ impl Model {
                     Err(ErrorCode::QueueDisabled) => run.iter().for_each(|delayed| {
                         let wait = (WAIT * f64::from(1_u32 << delayed.waits.min(6))).min(LONGEST);
                         let (at, stamp) = ((now + wait).ceil(), self.world.stamp());
-                        self.keep(Delayed { at, stamp, waits: delayed.waits + 1, ..delayed.clone() });
+                        let waits = delayed.waits + 1;
+                        self.keep(Delayed { at, stamp, waits, is_elsewhere: false, ..delayed.clone() });
                     }),
                     Err(_) => run.iter().for_each(|delayed| self.refuse(delayed)),
                 }
@@ -187,16 +233,21 @@ impl Model {
 
     // ── what can be seen ──
 
-    /// All that waits, in its order.
-    pub(crate) fn show_delayed(&self, names: &Names) -> Vec<String> {
+    /// All that waits, in its order; by its body where a store of the application's own has a word in it. `put_off`: nobody else knows when these are due.
+    pub(crate) fn show_delayed(&self, names: &Names, put_off: &BTreeSet<String>) -> Vec<String> {
         let show = |delayed: &Delayed| {
             let (to, key, priority) = match &delayed.to {
                 To::End(end) => (&*names.handles[end], None, None),
                 To::Lane(queue, key, priority) => (PLACES[*queue], key.text(), Some(*priority)),
             };
-            show((to, key, priority), delayed.kind, (&delayed.body, delayed.time, delayed.waits.into()))
+            let (time, waits) = if put_off.contains(&delayed.body) { (0.0, 0) } else { (delayed.time, delayed.waits) };
+            show((to, key, priority), delayed.kind, (&delayed.body, time, waits.into()))
         };
-        self.delayed.iter().map(show).collect()
+        let mut shown: Vec<String> = self.delayed.iter().map(show).collect();
+        if self.is_elsewhere {
+            shown.sort();
+        }
+        shown
     }
 }
 
@@ -229,13 +280,14 @@ fn show(to: (&str, Option<&str>, Option<u32>), kind: &str, (body, time, waits): 
 }
 
 /// The same, as the broker says.
-pub(crate) fn seen(messages: &[DelayedMessage]) -> Vec<String> {
+pub(crate) fn seen(messages: &[DelayedMessage], put_off: &BTreeSet<String>) -> Vec<String> {
     let seen = |message: &DelayedMessage| {
         let body = message.body.value.value().text().unwrap_or_default();
         let property = |name: &str| message.property(name).map(|value| &**value);
         let priority = property("priority").and_then(|priority| priority.parse().ok());
         let to = (&*message.destination, property("key"), priority);
-        show(to, property("messageType").unwrap_or_default(), (&body, message.time, message.number_of_retries))
+        let (time, waits) = if put_off.contains(&body) { (0.0, 0) } else { (message.time, message.number_of_retries) };
+        show(to, property("messageType").unwrap_or_default(), (&body, time, waits))
     };
     messages.iter().map(seen).collect()
 }

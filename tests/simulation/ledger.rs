@@ -37,9 +37,15 @@ pub(crate) struct Ledger {
     /// Those that were to come at another time since.
     moved: BTreeSet<String>,
     cancelled: BTreeSet<String>,
+    /// The clock is set now and then, so a delay says little.
+    has_jumps: bool,
 }
 
 impl Ledger {
+    pub(crate) fn new(has_jumps: bool) -> Self {
+        Self { has_jumps, ..Self::default() }
+    }
+
     /// Writes down what is certain.
     pub(crate) fn enter(&mut self, records: &[Record]) -> Result<(), Violation> {
         for record in records {
@@ -61,12 +67,17 @@ impl Ledger {
         }
     }
 
+    /// What a store has refused for good comes to the error queue before its time, and back from there.
+    pub(crate) fn note_refused(&mut self, refused: impl Iterator<Item = Rc<str>>, names: &Names) {
+        self.moved.extend(refused.filter_map(|id| names.ids.get(&id).cloned()));
+    }
+
     /// When delayed messages may come at the earliest.
     fn note_delays(&mut self, call: &Call, answer: &Answer, at: f64) {
         match (call, answer) {
             (Call::Commit(done), _) => done.iter().for_each(|done| self.note_delays(&done.call, &done.answer, done.at)),
             (Call::Later(Later::Cancel(_, body)), Answer::Was(true)) => _ = self.cancelled.insert(body.clone()),
-            (Call::Later(later @ (Later::Send(.., delay) | Later::Enqueue(_, delay))), _) => {
+            (Call::Later(later @ (Later::Send(.., delay) | Later::Enqueue(_, delay))), _) if !self.has_jumps => {
                 let due = match delay {
                     Delay::After(ms) => at + ms,
                     Delay::At(at) => *at,
@@ -154,6 +165,9 @@ impl Ledger {
     fn doubt(&mut self, call: &Call) {
         if let Call::Receive(queue, ..) = call {
             self.unsure.insert(*queue);
+        }
+        if let Call::Later(Later::Cancel(_, body)) = call {
+            self.discarded.insert(body.clone());
         }
         if let Call::Commit(done) = call {
             done.iter().for_each(|done| self.doubt(&done.call));

@@ -1,13 +1,16 @@
 //! A look at the whole database, through the views and through the audit, while nobody is in the middle of anything.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use pocket_broker::store::{MemoryStore, Store};
-use pocket_broker::{Broker, DelayedFilter, EndpointFilter, Extent, Message, RowFilter, Rows};
+use pocket_broker::error::Error;
+use pocket_broker::store::{Key, MemoryStore, Mode, Range, Store, StoreName};
+use pocket_broker::{Broker, DelayedFilter, DelayedMessage, EndpointFilter, Extent, Locks, Message, RowFilter, Rows};
 
 use crate::conformance::random::model::{PLACES, Queue};
 use crate::conformance::random::seen::{self, SeenEnd, SeenOutside, SeenRows};
 use crate::conformance::support::host::{block_on, host};
+use crate::conformance::support::transact;
 use crate::later;
 use crate::model::{Model, Names, service_number};
 use crate::origin::{Kind, Origin, Violation};
@@ -31,10 +34,63 @@ pub(crate) struct Look {
     held: Vec<String>,
     /// What is delayed, in its order.
     delayed: Vec<String>,
+    /// Of these only the store of the application's own knows when they are due.
+    put_off: BTreeSet<String>,
+}
+
+/// What is in the database of a store of the application's own.
+pub(crate) struct Hop {
+    /// So many messages, with those of the built-in store.
+    pub(crate) has: u64,
+    /// The messages that are not delivered any more.
+    knows: BTreeSet<String>,
+}
+
+/// Looks for that, behind the back of all brokers. An error: it can't be read.
+async fn hop(store: &dyn Store) -> Result<Hop, Error> {
+    let stores = [StoreName::Delayed, StoreName::Seen];
+    transact(store, &stores, Mode::ReadOnly, async |tx| {
+        let mut hop = Hop { has: 0, knows: BTreeSet::new() };
+        for key in tx.get_keys(StoreName::Delayed, &Range::all(), None).await? {
+            let Key::List(parts) = &key else { continue };
+            match parts.as_slice() {
+                [Key::Text(kind), Key::Text(id)] if **kind == *"gone" => _ = hop.knows.insert(id.to_string()),
+                _ => hop.has += 1,
+            }
+        }
+        for key in tx.get_keys(StoreName::Seen, &Range::all(), None).await? {
+            let Key::List(parts) = &key else { continue };
+            hop.knows.extend(
+                parts.iter().filter_map(|part| if let Key::Text(id) = part { Some(id.to_string()) } else { None }),
+            );
+        }
+        Ok(hop)
+    })
+    .await
+}
+
+/// Whether something is on its way into the store of the application's own, or to be removed from it.
+pub(crate) fn is_under_way(store: &MemoryStore) -> bool {
+    block_on(async {
+        let keys = transact(store, &[StoreName::Delayed], Mode::ReadOnly, async |tx| {
+            tx.get_keys(StoreName::Delayed, &Range::all(), None).await
+        });
+        let is_text = |key: &Key| matches!(key, Key::List(parts) if matches!(parts.first(), Some(Key::Text(_))));
+        keys.await.expect("it can be read").iter().any(is_text)
+    })
+}
+
+fn shown(delayed: &[DelayedMessage], put_off: &BTreeSet<String>, origin: &Origin) -> Vec<String> {
+    let mut shown = later::seen(delayed, put_off);
+    if origin.shelf.is_some() {
+        shown.sort();
+    }
+    shown
 }
 
 /// Looks, and finds out whether the database is sound. Conversations that nobody knows are learned of.
 pub(crate) fn look(origin: &Origin, store: &MemoryStore) -> Result<Look, Violation> {
+    let put_off = origin.shelf.as_ref().map(|shelf| shelf.put_off()).unwrap_or_default();
     block_on(async {
         let unsound = |text: String| Violation { kind: Kind::Unsound, text };
         let store: Rc<dyn Store> = Rc::new(store.clone());
@@ -43,7 +99,11 @@ pub(crate) fn look(origin: &Origin, store: &MemoryStore) -> Result<Look, Violati
             return Err(unsound(found.join("\n")));
         }
         let failed = |error: pocket_broker::error::Error| unsound(format!("{error:?}"));
-        let broker = Broker::open(host(store, origin.below(1 << 30) as u64).host).await.map_err(failed)?;
+        let mut host = host(Rc::clone(&store), origin.below(1 << 30) as u64);
+        // Somebody else leads: this one does nothing but look.
+        let _lead = host.locks.of_tab(u64::MAX).lock("role:poller").await;
+        host.host.delayed_store = origin.shelf.as_ref().map(|shelf| shelf.for_looks());
+        let broker = Broker::open(host.host).await.map_err(failed)?;
         let endpoints = broker.conversations(&EndpointFilter::default(), None, Extent::All).await.map_err(failed)?.rows;
         for endpoint in &endpoints {
             if endpoint.is_initiator && *endpoint.contract != *"DEFAULT" {
@@ -75,14 +135,23 @@ pub(crate) fn look(origin: &Origin, store: &MemoryStore) -> Result<Look, Violati
             all.extend(messages);
         }
         let transmission = broker.transmission_queue(None).await.map_err(failed)?;
-        let delayed = broker.delayed(&DelayedFilter::default(), None, Extent::All).await.map_err(failed)?.rows;
+        let mut delayed = broker.delayed(&DelayedFilter::default(), None, Extent::All).await.map_err(failed)?.rows;
         let count = broker.count_delayed().await.map_err(failed)?;
-        if count != delayed.len() as u64 && !origin.is_trusting {
+        if origin.shelf.is_some() {
+            let Hop { has, knows } = hop(&*store).await.map_err(failed)?;
+            let counted = broker.stats().await.map_err(failed)?.gauges.delayed;
+            if counted != has && !origin.is_trusting {
+                return Err(unsound(format!("{counted} are said to be delayed here, and {has} are")));
+            }
+            // What the store is still to remove, or has got again, is not delayed.
+            delayed.retain(|message| !knows.contains(&*message.message_id));
+        } else if count != delayed.len() as u64 && !origin.is_trusting {
             return Err(unsound(format!("{count} are said to be delayed, and {} are", delayed.len())));
         }
         broker.close().await;
         Ok(Look {
-            delayed: later::seen(&delayed),
+            delayed: shown(&delayed, &put_off, origin),
+            put_off,
             queues,
             ends: seen::ends_seen(&endpoints),
             rows,
@@ -107,7 +176,8 @@ impl Look {
             tried: lanes::tried_expected(world, names),
             lanes: lanes::expected(model, names, &found.lanes).into_iter().map(|(_, lane)| lane).collect(),
             held: lanes::held_expected(world),
-            delayed: model.show_delayed(names),
+            delayed: model.show_delayed(names, &found.put_off),
+            put_off: found.put_off.clone(),
             ends: seen::ends_expected(world, &names.handles),
             rows: (0..PLACES.len()).map(|queue| seen::rows_expected(world, &names.handles, queue)).collect(),
             outside: seen::outside_expected(world, &names.handles),

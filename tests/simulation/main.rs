@@ -1,9 +1,9 @@
 //! The simulation: several tabs over one store in memory, with time, chance, crashes and faults under control, and a model that knows what must come
 //! of it. A seed is a run; the same seed is the same run. Odd seeds are of conversations, even ones of lanes, failing handlers and definitions that change, too,
-//! and every fourth of delayed messages besides.
+//! and every fourth of delayed messages besides; in every eighth these are in a store of the application's own.
 //!
 //! `SEED=17 cargo test --test simulation seeds` runs one seed and tells every call. `make simulate SEEDS=200000` runs many,
-//! `FROM=4 STEP=4` those of delayed messages.
+//! `FROM=4 STEP=4` those of delayed messages, `FROM=6 STEP=8` those of stores of the application's own.
 #![cfg(not(target_arch = "wasm32"))]
 // A test that panics says where and why: that is what it is for.
 #![allow(clippy::as_conversions, clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
@@ -13,6 +13,7 @@
 mod actor;
 mod calls;
 mod deploys;
+mod elsewhere;
 mod executor;
 mod explain;
 mod failing;
@@ -101,7 +102,7 @@ fn seeds_are_what_the_model_says() {
 
 #[test]
 fn a_seed_is_the_same_run_every_time() {
-    for seed in [7, 8, 10] {
+    for seed in [6, 7, 8, 10] {
         let [first, second] = [(); 2].map(|()| run(seed, None, false).expect("the model agrees"));
         assert_eq!(first, second);
         assert!(first.turns > 500 && first.commits > 50 && first.lives > 3, "{first:?}");
@@ -203,4 +204,29 @@ fn a_cancel_that_deletes_nothing_is_noticed() {
 #[test]
 fn a_delay_that_is_too_short_is_noticed() {
     assert!(is_found(Sabotage::Hurry, Mix::Later, Kind::Early));
+}
+
+#[test]
+fn what_a_store_of_the_applications_own_does_not_keep_is_noticed() {
+    assert!(is_found(Sabotage::Leak, Mix::Elsewhere, Kind::Lost));
+}
+
+#[test]
+fn what_it_gives_before_its_time_is_noticed() {
+    assert!(is_found(Sabotage::Rush, Mix::Elsewhere, Kind::Early));
+}
+
+#[test]
+fn what_it_keeps_for_itself_is_noticed() {
+    assert!(is_found(Sabotage::Idle, Mix::Elsewhere, Kind::Late));
+}
+
+#[test]
+fn a_dispatch_that_is_not_remembered_is_noticed() {
+    assert!(is_found(Sabotage::Amnesia, Mix::Elsewhere, Kind::Twice));
+}
+
+#[test]
+fn a_cancel_that_is_not_remembered_is_noticed() {
+    assert!(is_found(Sabotage::Mute, Mix::Elsewhere, Kind::Revived));
 }

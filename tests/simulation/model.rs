@@ -19,6 +19,10 @@ pub(crate) struct Names {
     pub(crate) services: BTreeMap<Rc<str>, (usize, usize)>,
     /// What was seen of lanes, by their handles. An end of such a name is the lane's.
     pub(crate) lanes: BTreeMap<Rc<str>, Hint>,
+    /// The bodies of messages that were delayed, by their ids.
+    pub(crate) ids: BTreeMap<Rc<str>, String>,
+    /// What a store of the application's own has refused for good.
+    pub(crate) refused: BTreeSet<Rc<str>>,
     /// Bodies that were to be put into lanes without a key.
     pub(crate) plain: BTreeSet<String>,
 }
@@ -78,11 +82,15 @@ pub(crate) struct Model {
     pub(crate) has_bin: bool,
     /// What is delayed, in the order in which it will go.
     pub(crate) delayed: Vec<Delayed>,
+    /// What was cancelled, where several who do so at a time may all be told that it will not come.
+    pub(crate) cancelled: BTreeSet<String>,
+    /// Delayed messages are for a store of the application's own.
+    pub(crate) is_elsewhere: bool,
 }
 
 impl Model {
-    pub(crate) fn of(world: World, has_bin: bool) -> Self {
-        Self { world, has_bin, ..Self::default() }
+    pub(crate) fn of(world: World, has_bin: bool, is_elsewhere: bool) -> Self {
+        Self { world, has_bin, is_elsewhere, ..Self::default() }
     }
 
     fn is_open(&self, id: &Rc<str>) -> bool {

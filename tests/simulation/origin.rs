@@ -17,6 +17,7 @@ use crate::conformance::random::seen::{own_group, row_of};
 use crate::conformance::support::chance::Chance;
 use crate::conformance::support::host;
 use crate::conformance::support::locks::OriginLocks;
+use crate::elsewhere::Shelf;
 use crate::executor::{Executor, TabId, Tasks};
 use crate::history::History;
 use crate::journal::Journal;
@@ -24,7 +25,7 @@ use crate::lanes::Hint;
 use crate::model::{Names, service_number};
 use crate::readers::Readers;
 use crate::sabotage::{Sabotage, Saboteur};
-use crate::time::{START, Time};
+use crate::time::{START, Time, Wall};
 
 /// How many ends are well known: the latest ones.
 const WELL_KNOWN: usize = 14;
@@ -32,6 +33,12 @@ const WELL_KNOWN: usize = 14;
 pub(crate) struct Origin {
     pub(crate) chance: RefCell<Chance>,
     pub(crate) time: Rc<Time>,
+    /// The clock that applications see.
+    pub(crate) clock: Rc<Wall>,
+    /// A delayed message store of the application's own.
+    pub(crate) shelf: Option<Rc<Shelf>>,
+    /// Somebody sets the clock.
+    pub(crate) has_jumps: bool,
     pub(crate) tasks: Tasks,
     pub(crate) journal: Rc<Journal>,
     pub(crate) locks: OriginLocks,
@@ -74,19 +81,26 @@ pub(crate) enum Mix {
     Lanes,
     /// The same, and delayed messages.
     Later,
+    /// The same, in a store of the application's own.
+    Elsewhere,
 }
 
 impl Mix {
     pub(crate) fn of(seed: u64) -> Self {
-        match seed % 4 {
-            0 => Self::Later,
+        match seed % 8 {
+            0 | 4 => Self::Later,
             2 => Self::Lanes,
+            6 => Self::Elsewhere,
             _ => Self::Dialogs,
         }
     }
 
     pub(crate) fn has_lanes(self) -> bool {
         self != Self::Dialogs
+    }
+
+    pub(crate) fn has_delays(self) -> bool {
+        matches!(self, Self::Later | Self::Elsewhere)
     }
 }
 
@@ -136,9 +150,16 @@ impl Origin {
 
     pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Self {
         let time = Time::new();
+        let clock = Wall::new(&time);
+        let journal = Journal::new(&clock);
+        let saboteur = sabotage.map(|sabotage| Rc::new(Saboteur::new(sabotage, seed)));
+        let is_elsewhere = Mix::of(seed) == Mix::Elsewhere;
         Self {
+            shelf: is_elsewhere.then(|| Shelf::new(seed, &time, &journal, saboteur.clone(), is_told)),
+            has_jumps: is_elsewhere && sabotage.is_none() && (seed / 8).is_multiple_of(4),
             chance: RefCell::new(Chance(seed)),
-            journal: Journal::new(&time),
+            journal,
+            clock,
             time,
             tasks: Rc::new(Executor::default()),
             locks: OriginLocks::default(),
@@ -149,7 +170,7 @@ impl Origin {
             violation: RefCell::default(),
             is_told,
             is_trusting: sabotage.is_some_and(Sabotage::is_unsound),
-            saboteur: sabotage.map(|sabotage| Rc::new(Saboteur::new(sabotage, seed))),
+            saboteur,
             counts_failures: seed.is_multiple_of(3),
             ids: host::ids(seed.wrapping_add(0x00c0_ffee)),
             mix: Mix::of(seed),
@@ -187,7 +208,9 @@ impl Origin {
     pub(crate) fn some_queue(&self, chance: &mut Chance) -> usize {
         match self.mix {
             Mix::Dialogs => chance.below(QUEUES.len()),
-            Mix::Lanes | Mix::Later => chance.pick(&[0, 1, 1, 2, 2, 2, ERROR, BIN]).unwrap_or_default(),
+            Mix::Lanes | Mix::Later | Mix::Elsewhere => {
+                chance.pick(&[0, 1, 1, 2, 2, 2, ERROR, BIN]).unwrap_or_default()
+            }
         }
     }
 
@@ -206,7 +229,7 @@ impl Origin {
         let known = self.delayed.borrow();
         let is_meant = |delayed: &&Under| sender.is_none_or(|sender| delayed.sender.as_ref() == Some(sender));
         let meant: Vec<&Under> = known.iter().filter(is_meant).collect();
-        let now = self.time.now();
+        let now = self.clock.now();
         let next = || meant.iter().filter(|delayed| delayed.due >= now).min_by(|a, b| a.due.total_cmp(&b.due)).copied();
         let found = if chance.one_in(2) { next() } else { None };
         let found = found.or_else(|| chance.pick(&meant[meant.len().saturating_sub(8)..]));
@@ -218,6 +241,20 @@ impl Origin {
         let delayed = self.delayed.borrow();
         let senders: Vec<&End> = delayed.iter().rev().filter_map(|delayed| delayed.sender.as_ref()).take(8).collect();
         chance.pick(&senders).cloned()
+    }
+
+    /// A message is about to be delayed under this id.
+    pub(crate) fn note_id(&self, id: Uuid, body: &str) {
+        if self.shelf.is_some() {
+            self.names.borrow_mut().ids.insert(text(id), body.to_owned());
+        }
+    }
+
+    /// The id of a message that is delayed.
+    pub(crate) fn id_of(&self, body: &str) -> Option<Uuid> {
+        let names = self.names.borrow();
+        let found = names.ids.iter().find(|(_, known)| *known == body);
+        found.and_then(|(id, _)| Uuid::try_parse(id).ok())
     }
 
     pub(crate) fn note_delayed(&self, delayed: Under) {

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use pocket_broker::clock::{Clock, Pulse, Timer};
 use pocket_broker::definitions::{Definitions, QueueOptions};
 use pocket_broker::store::{FaultStore, Faults, MemoryStore, Store};
-use pocket_broker::{Broker, Host, Locks, Sharing};
+use pocket_broker::{Broker, DelayedSettings, Host, Locks, Sharing};
 
 use crate::actor::Actor;
 use crate::conformance::random::model::{BIN, PLACES, World, rules};
@@ -24,6 +24,8 @@ use crate::origin::{Kind, Origin, Violation, post};
 use crate::sabotage::Sabotage;
 use crate::time::TabTimer;
 
+mod finish;
+mod rest;
 mod storm;
 
 const TABS: usize = 3;
@@ -49,6 +51,7 @@ pub(super) struct Tab {
     is_frozen: bool,
     /// It has let go of everything.
     is_away: bool,
+    is_hidden: Rc<Cell<bool>>,
     /// It waits for an answer that will never come.
     is_doomed: bool,
     /// What was stored before, it has been told of. `None`: it is not open.
@@ -62,6 +65,10 @@ pub(crate) struct Run {
     lives: TabId,
     sharing: Shared,
     has_faults: bool,
+    /// Everybody does at once what there is to do.
+    is_at_rest: bool,
+    /// How often a dispatch is tried again. Where the storage fails, nobody could say whether it was the last time.
+    retries: u64,
     /// What may be there: usually one.
     models: Vec<Model>,
     /// The events that were looked at.
@@ -111,16 +118,20 @@ pub(crate) fn run(seed: u64, sabotage: Option<Sabotage>, is_told: bool) -> Resul
             _ => Shared::Locks,
         },
         has_faults,
-        models: vec![Model::of(world, has_bin)],
+        is_at_rest: false,
+        retries: if has_faults { u64::from(u32::MAX) } else { origin.below(2) as u64 },
+        models: vec![Model::of(world, has_bin, origin.shelf.is_some())],
         seen: 0,
-        ledger: Ledger::default(),
+        ledger: Ledger::new(origin.has_jumps),
         origin,
     };
     (0..TABS).for_each(|_| run.open_tab());
     for _ in 0..=seed % EPOCHS {
         run.work()?;
         run.calm_down()?;
+        run.rest()?;
         run.check()?;
+        run.origin.shelf.iter().for_each(|shelf| shelf.fall_ill());
         run.origin.open_gate();
     }
     run.finish()
@@ -159,6 +170,7 @@ impl Run {
             faults: Faults::new(),
             is_frozen: false,
             is_away: false,
+            is_hidden: Rc::default(),
             is_doomed: false,
             knows_until: Rc::default(),
         }
@@ -181,10 +193,11 @@ impl Run {
             None => own,
         };
         let (tasks, postman) = (Rc::clone(&origin.tasks), Rc::clone(&origin));
+        let is_hidden = Rc::clone(&tab.is_hidden);
         Host {
             name: "shop".into(),
             store: Rc::new(FaultStore::new(Rc::new(journaled), tab.faults.clone())),
-            clock: Rc::<crate::time::Time>::clone(&origin.time),
+            clock: Rc::<crate::time::Wall>::clone(&origin.clock),
             timer: Rc::new(TabTimer { time: Rc::clone(&origin.time), tab: id }),
             ids: ids(id.wrapping_mul(977).wrapping_add(self.origin.below(1 << 30) as u64)),
             sharing: match self.sharing {
@@ -192,9 +205,9 @@ impl Run {
                 Shared::Leases => Sharing::Leases,
                 Shared::Locks => Sharing::Locks(locks),
             },
-            delayed: pocket_broker::DelayedSettings::default(),
-            delayed_store: None,
-            is_hidden: Rc::new(|| false),
+            delayed: DelayedSettings { number_of_retries: self.retries, ..DelayedSettings::default() },
+            delayed_store: origin.shelf.as_ref().map(|shelf| shelf.of_tab(id)),
+            is_hidden: Rc::new(move || is_hidden.get()),
             pulse: Pulse {
                 clock: Rc::<crate::time::Time>::clone(&origin.time),
                 timer: Rc::new(TabTimer { time: Rc::clone(&origin.time), tab: id }),
@@ -212,7 +225,7 @@ impl Run {
     // ── what happens ──
 
     fn work(&mut self) -> Result<(), Violation> {
-        for _ in 0..TURNS {
+        for _ in 0..if self.origin.shelf.is_some() { 2 * TURNS } else { TURNS } {
             self.disturb();
             self.turn();
             self.origin.violation.take().map_or(Ok(()), Err)?;
@@ -225,7 +238,7 @@ impl Run {
         self.deliver_mail();
         let ready = self.origin.tasks.ready(self.may_run());
         let is_quiet = self.origin.journal.is_quiet();
-        if ready.is_empty() || (is_quiet && self.origin.one_in(40)) {
+        if ready.is_empty() || (is_quiet && !self.is_at_rest && self.origin.one_in(40)) {
             let next = self.origin.time.next(self.may_run());
             match next.filter(|_| is_quiet) {
                 Some(next) if ready.is_empty() => self.pass_time(next),
@@ -263,6 +276,10 @@ impl Run {
                 }
                 broker.hear(&notice.queues);
                 notice.due.into_iter().for_each(|at| broker.due_elsewhere(at));
+                if notice.hop {
+                    broker.hop_elsewhere();
+                }
+                notice.role.into_iter().for_each(|role| broker.hear_of_role(role));
             }
         }
     }
@@ -300,10 +317,16 @@ impl Run {
 
     fn check(&mut self) -> Result<(), Violation> {
         let records = self.origin.history.take();
+        self.ledger
+            .note_refused(self.origin.shelf.iter().flat_map(|shelf| shelf.refused()), &self.origin.names.borrow());
         self.ledger.enter(&records)?;
         let look = look(&self.origin, &self.store)?;
         let events = self.origin.journal.events.borrow()[self.seen..].to_vec();
+        if let Some(shelf) = &self.origin.shelf {
+            self.origin.names.borrow_mut().refused = shelf.refused();
+        }
         let names = self.origin.names.borrow();
+        self.tell_of(&events, &names);
         let mut search = Search::new(&names, (self.seen, &events), &records, &look, self.origin.counts_failures);
         self.models.iter().for_each(|model| search.run(model));
         let (found, furthest, steps) = (search.found, search.furthest, search.steps);
@@ -324,61 +347,6 @@ impl Run {
         match self.ledger.lost(&self.origin.names.borrow(), look).filter(|_| kind == Kind::Unexplained) {
             Some(lost) => Violation { kind: Kind::Lost, text: format!("{lost}\n{text}") },
             None => Violation { kind, text },
-        }
-    }
-
-    /// All tabs go; one comes and does what is left: everything that can be received is received.
-    fn finish(mut self) -> Result<Summary, Violation> {
-        self.calm_down()?;
-        self.thaw(|_| true);
-        self.close_tabs()?;
-        let tab = self.new_tab();
-        let (origin, id, host) = (Rc::clone(&self.origin), tab.id, self.host_of(&tab));
-        let is_done = Rc::new(Cell::new(false));
-        let done = Rc::clone(&is_done);
-        let knows_until = Rc::clone(&tab.knows_until);
-        self.tabs.push(tab);
-        let work = async move {
-            let (broker, since) = open(&origin, id, host).await;
-            knows_until.set(Some(since));
-            let actor = Actor { origin, tab: id, broker: Rc::clone(&broker) };
-            actor.do_the_rest().await;
-            broker.close().await;
-            done.set(true);
-        };
-        self.origin.tasks.spawn(id, work.boxed_local());
-        while !is_done.get() {
-            if !self.turn() {
-                return Err(Violation { kind: Kind::Hangs, text: "what is left can't be done".into() });
-            }
-        }
-        self.calm_down()?;
-        self.check()?;
-        let unread = |model: &Model| model.world.sides.values().any(|side| !side.unread().is_empty());
-        if self.models.iter().any(|model| !model.delayed.is_empty()) {
-            return Err(Violation { kind: Kind::Lost, text: "something is delayed for ever".into() });
-        }
-        if self.models.iter().any(unread) {
-            return Err(Violation { kind: Kind::Lost, text: "something can't be received".into() });
-        }
-        Ok(Summary { turns: self.origin.readers.turn.get(), commits: self.origin.journal.len(), lives: self.lives })
-    }
-
-    /// Closes every broker: whatever its application is doing, `close` comes to an end, and lets go of everything.
-    fn close_tabs(&mut self) -> Result<(), Violation> {
-        for tab in &self.tabs {
-            let Some(broker) = tab.broker.take() else { continue };
-            // Its transactions are rolled back without being asked.
-            self.origin.readers.crash(tab.id);
-            self.origin.tasks.spawn(tab.id, async move { broker.close().await }.boxed_local());
-        }
-        self.calm_down()?;
-        while !self.tabs.is_empty() {
-            self.crash(0);
-        }
-        match self.origin.locks.held() {
-            0 => Ok(()),
-            held => Err(Violation { kind: Kind::Hangs, text: format!("{held} locks are held by nobody") }),
         }
     }
 }

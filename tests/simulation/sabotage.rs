@@ -45,17 +45,27 @@ pub(crate) enum Sabotage {
     Deaf,
     /// Delays are half as long as was asked for.
     Hurry,
+    /// A store of the application's own says that it has a message, and does not.
+    Leak,
+    /// It gives messages before their time, and says that it has come.
+    Rush,
+    /// It says that nothing is due.
+    Idle,
+    /// What came out of it is not remembered.
+    Amnesia,
+    /// What is cancelled is not remembered.
+    Mute,
 }
 
 impl Sabotage {
     /// What is broken contradicts itself, and the audit would say so: it is to be noticed without.
     pub(crate) fn is_unsound(self) -> bool {
-        matches!(self, Self::Fence | Self::Forgetful | Self::Sleep | Self::Undead | Self::Deaf)
+        matches!(self, Self::Fence | Self::Forgetful | Self::Sleep | Self::Undead | Self::Deaf | Self::Mute)
     }
 
     /// There is so seldom a chance for it that none is left out.
     fn is_rare(self) -> bool {
-        matches!(self, Self::Forgetful | Self::Grave | Self::Walk)
+        matches!(self, Self::Forgetful | Self::Grave | Self::Walk | Self::Idle)
     }
 }
 
@@ -206,6 +216,18 @@ impl BrokenSession {
         }
         if self.saboteur.strikes(Sabotage::Deaf) {
             changes.retain(|change| !matches!(change, Change::Delete(StoreName::Delayed, _)));
+        }
+        let fate = |change: &Change| match change {
+            Change::Put(StoreName::Delayed, Key::List(parts), record) if parts[0] == Key::from("gone") => {
+                record.item(1).number()
+            }
+            _ => None,
+        };
+        if self.saboteur.strikes(Sabotage::Amnesia) {
+            changes.retain(|change| fate(change) != Some(0.0));
+        }
+        if self.saboteur.strikes(Sabotage::Mute) {
+            changes.retain(|change| fate(change).is_none_or(|fate| fate == 0.0));
         }
         if changes.len() > 1 && self.saboteur.strikes(Sabotage::Half) {
             changes.truncate(changes.len() / 2);

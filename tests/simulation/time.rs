@@ -54,6 +54,29 @@ impl Clock for Time {
     }
 }
 
+/// The clock on the wall, as applications and rules see it: somebody may set it.
+pub(crate) struct Wall {
+    pub(crate) time: Rc<Time>,
+    ahead: Cell<f64>,
+}
+
+impl Wall {
+    pub(crate) fn new(time: &Rc<Time>) -> Rc<Self> {
+        Rc::new(Self { time: Rc::clone(time), ahead: Cell::new(0.0) })
+    }
+
+    /// Sets it: so many milliseconds before or behind real time.
+    pub(crate) fn set(&self, ahead: f64) {
+        self.ahead.set(ahead);
+    }
+}
+
+impl Clock for Wall {
+    fn now(&self) -> Instant {
+        self.time.now() + self.ahead.get()
+    }
+}
+
 /// The timer of one tab.
 pub(crate) struct TabTimer {
     pub(crate) time: Rc<Time>,

@@ -273,6 +273,10 @@ impl Call {
         if code == ErrorCode::ConversationNotFound && self.names_what_is_gone(model) {
             return true;
         }
+        if code == ErrorCode::Conflict && model.is_elsewhere && self.changes_what_is_delayed() {
+            // It has gone from the hop into the store since it was seen.
+            return true;
+        }
         codes.contains(&code) && self.ends().iter().any(|end| is_unsure(model, names, end))
             || codes.contains(&code) && self.received().any(|message| has_come_back(model, message))
     }
@@ -288,6 +292,12 @@ impl Call {
             Self::Commit(done) => done.iter().any(|done| done.call.names_what_is_gone(model)),
             _ => false,
         }
+    }
+
+    /// Whether a transaction cancels or moves a delayed message.
+    fn changes_what_is_delayed(&self) -> bool {
+        let is_change = |call: &Call| matches!(call, Self::Later(Later::Cancel(..) | Later::Reschedule(..)));
+        matches!(self, Self::Commit(done) if done.iter().any(|done| is_change(&done.call)))
     }
 
     /// The ends that it names.

@@ -44,7 +44,7 @@ impl Later {
         Some(if chance.one_in(2) {
             Self::Cancel(id, body)
         } else {
-            Self::Reschedule(id, body, origin.time.now() + 1_000.0)
+            Self::Reschedule(id, body, origin.clock.now() + 1_000.0)
         })
     }
 
@@ -70,7 +70,10 @@ impl Later {
                 let queue = chance.pick(&[0, 1, 2, BIN, BIN])?;
                 // Not so many that may end in the error queue: nobody could try all ways to take some of them out.
                 let count = if queue != BIN && chance.one_in(20) { 40 } else { 1 + chance.below(3) };
-                Self::Enqueue(Enqueue { queue, ..Enqueue::think_up(origin, chance, count) }, delay(origin, chance)?)
+                let mut enqueue = Enqueue { queue, ..Enqueue::think_up(origin, chance, count) };
+                // Whether a cancel frees the id hangs on where the message is.
+                enqueue.dedupe = enqueue.dedupe.filter(|_| origin.shelf.is_none());
+                Self::Enqueue(enqueue, delay(origin, chance)?)
             }
             13..=17 => {
                 let (id, body) = origin.any_delayed(chance, None)?;
@@ -79,7 +82,7 @@ impl Later {
             _ => {
                 let (id, body) = origin.any_delayed(chance, None)?;
                 let to = match delay(origin, chance)? {
-                    Delay::After(delay) => origin.time.now() + delay,
+                    Delay::After(delay) => origin.clock.now() + delay,
                     Delay::At(at) => at,
                 };
                 Self::Reschedule(id, body, to)
@@ -92,12 +95,13 @@ impl Later {
             Self::Send(ends, kind, bodies, delay) => {
                 let messages = messages(origin, kind, bodies);
                 let ids = broker.send_later(origin.handles(ends), messages, hurried(origin, *delay), None).await?;
-                Ok(self.learn(origin, &ids))
+                Ok(self.learn(origin, &ids, false))
             }
             Self::Enqueue(enqueue, delay) => {
+                enqueue.messages.iter().for_each(|(id, body)| origin.note_id(*id, body));
                 let (messages, options) = (enqueue.messages(), options(origin, enqueue, *delay));
                 let ids = broker.enqueue_later(enqueue.place(), messages, options).await?;
-                Ok(self.learn(origin, &ids))
+                Ok(self.learn(origin, &ids, false))
             }
             Self::Cancel(id, _) => broker.cancel(id).await.map(|was| self.unlearn(origin, was)),
             Self::Reschedule(id, _, to) => broker.reschedule(id, *to).await.map(|was| self.unlearn(origin, was)),
@@ -109,25 +113,30 @@ impl Later {
             Self::Send(ends, kind, bodies, delay) => {
                 let messages = messages(origin, kind, bodies);
                 let ids = transaction.send_later(origin.handles(ends), messages, hurried(origin, *delay)).await?;
-                Ok(self.learn(origin, &ids))
+                Ok(self.learn(origin, &ids, true))
             }
             Self::Enqueue(enqueue, delay) => {
+                enqueue.messages.iter().for_each(|(id, body)| origin.note_id(*id, body));
                 let (messages, options) = (enqueue.messages(), options(origin, enqueue, *delay));
                 let ids = transaction.enqueue_later(enqueue.place(), messages, options).await?;
-                Ok(self.learn(origin, &ids))
+                Ok(self.learn(origin, &ids, true))
             }
             Self::Cancel(id, _) => transaction.cancel(id).await.map(|was| self.unlearn(origin, was)),
             Self::Reschedule(id, _, to) => transaction.reschedule(id, *to).await.map(|was| self.unlearn(origin, was)),
         }
     }
 
-    /// The ids are known from now on, even those of a transaction that is still to be committed.
-    fn learn(&self, origin: &Origin, ids: &[Uuid]) -> Answer {
+    /// The ids are known from now on, even those of a transaction that is still to be committed. But who cancels one that is for a store of the
+    /// application's own before it is there, and is not told what comes of it, may have cancelled it by the time that it is.
+    fn learn(&self, origin: &Origin, ids: &[Uuid], is_in_transaction: bool) -> Answer {
+        if origin.shelf.is_some() && is_in_transaction {
+            return Answer::Done;
+        }
         // With an id that is not to be taken twice the answer may be about another message. A transaction has its own in any case.
         let is_own = |enqueue: &Enqueue| enqueue.dedupe.is_none() || ids.first() == Some(&enqueue.messages[0].0);
         if !matches!(self, Self::Enqueue(enqueue, _) if !is_own(enqueue)) {
             let due = match self {
-                Self::Send(.., Delay::After(ms)) | Self::Enqueue(_, Delay::After(ms)) => origin.time.now() + ms,
+                Self::Send(.., Delay::After(ms)) | Self::Enqueue(_, Delay::After(ms)) => origin.clock.now() + ms,
                 Self::Send(.., Delay::At(at)) | Self::Enqueue(_, Delay::At(at)) | Self::Reschedule(_, _, at) => *at,
                 Self::Cancel(..) => 0.0,
             };
@@ -140,6 +149,14 @@ impl Later {
             }
         }
         Answer::Done
+    }
+
+    /// The transaction that made this call is committed.
+    pub(crate) fn learn_late(&self, origin: &Origin) {
+        if origin.shelf.is_some() {
+            let ids: Vec<Uuid> = self.bodies().into_iter().filter_map(|body| origin.id_of(body)).collect();
+            self.learn(origin, &ids, false);
+        }
     }
 
     /// What is gone is asked for again now and then only.
@@ -179,11 +196,16 @@ impl Later {
             Self::Reschedule(_, body, to) => model.reschedule(body, *to),
         };
         Ok(match (was, answer) {
+            (Ok(false), Some(Answer::Was(true))) if !is_late && self.is_cancelled(model) => Ok(()),
             // What a transaction has seen is gone.
             (Ok(false), _) if is_late => Err(ErrorCode::Conflict),
             (Ok(was), Some(Answer::Was(told))) if was != *told => return Err(Differs(format!("it waits: {was}"))),
             (was, _) => was.map(drop),
         })
+    }
+
+    fn is_cancelled(&self, model: &Model) -> bool {
+        matches!(self, Self::Cancel(_, body) if model.cancelled.contains(body))
     }
 
     /// Whether it changes nothing.
@@ -196,8 +218,8 @@ impl Later {
 fn delay(origin: &Origin, chance: &mut Chance) -> Option<Delay> {
     let ms = chance.pick(&[0.0, 1.0, 0.5, 50.0, 500.0, 500.0, 3_000.0, 20_000.0, 70_000.0, 250_000.0])?;
     Some(match chance.below(6) {
-        0 => Delay::At(origin.time.now() - ms),
-        1 | 2 => Delay::At(origin.time.now() + ms),
+        0 => Delay::At(origin.clock.now() - ms),
+        1 | 2 => Delay::At(origin.clock.now() + ms),
         _ => Delay::After(ms),
     })
 }

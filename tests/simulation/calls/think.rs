@@ -12,16 +12,22 @@ impl Call {
     /// Something that an application may do.
     pub(crate) fn think_up(origin: &Origin) -> Option<Self> {
         let mut chance = origin.chance.borrow_mut();
+        let call = Self::any(origin, &mut chance);
+        // What is put off comes early where the clock is set back, which the model does not know.
+        call.filter(|call| !origin.has_jumps || !matches!(call, Self::Alter(.., Some(false))))
+    }
+
+    fn any(origin: &Origin, chance: &mut Chance) -> Option<Self> {
         match origin.mix {
-            Mix::Dialogs => Self::dialogs(origin, &mut chance),
+            Mix::Dialogs => Self::dialogs(origin, chance),
             // With messages under way.
-            Mix::Later if chance.one_in(16) => {
+            Mix::Later | Mix::Elsewhere if chance.one_in(16) => {
                 let ending = chance.pick(&[Ending::Plain, Ending::Plain, Ending::Error, Ending::Cleanup])?;
-                Some(Self::End(origin.any_sender(&mut chance)?, ending, false))
+                Some(Self::End(origin.any_sender(chance)?, ending, false))
             }
-            Mix::Later if chance.one_in(3) => Later::think_up(origin, &mut chance).map(Self::Later),
-            Mix::Lanes | Mix::Later if chance.one_in(3) => Self::dialogs(origin, &mut chance),
-            Mix::Lanes | Mix::Later => Self::lanes(origin, &mut chance),
+            Mix::Later | Mix::Elsewhere if chance.one_in(3) => Later::think_up(origin, chance).map(Self::Later),
+            Mix::Lanes | Mix::Later | Mix::Elsewhere if chance.one_in(3) => Self::dialogs(origin, chance),
+            Mix::Lanes | Mix::Later | Mix::Elsewhere => Self::lanes(origin, chance),
         }
     }
 
@@ -134,6 +140,8 @@ impl Enqueue {
         let ordered = !chance.one_in(4);
         let dedupe =
             if chance.one_in(4) { chance.pick(&["x", "y"]).zip(chance.pick(&[500.0, 20_000.0])) } else { None };
+        // For how long an id is known hangs on how the clock is set.
+        let dedupe = dedupe.filter(|_| !origin.has_jumps);
         let count = if dedupe.is_some() { 1 } else { count };
         let enqueue = Self {
             queue: chance.pick(&[0, 1, 1, 2, BIN]).unwrap_or_default(),

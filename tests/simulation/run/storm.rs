@@ -42,7 +42,7 @@ impl Run {
     pub(super) fn pass_time(&self, to: f64) {
         let from = self.origin.time.now();
         self.origin.time.advance_to(to, self.may_run());
-        if self.has_faults {
+        if self.has_faults || self.origin.has_jumps {
             return;
         }
         let is_here = |tab: &Tab| !tab.is_frozen && !tab.is_away;
@@ -75,6 +75,9 @@ impl Run {
     /// What else happens in the world.
     pub(super) fn disturb(&mut self) {
         let number = self.origin.below(self.tabs.len());
+        if self.origin.shelf.is_some() {
+            self.look_away(number);
+        }
         match self.origin.below(1_000) {
             0..=5 => {
                 self.crash(number);
@@ -97,6 +100,27 @@ impl Run {
             }
             28..=57 if self.has_faults => self.break_something(number),
             58..=100 => self.tabs[number].faults.release(),
+            _ => {}
+        }
+    }
+
+    /// A tab is hidden, or can be seen again; somebody sets the clock.
+    fn look_away(&self, number: usize) {
+        let (tab, origin) = (&self.tabs[number], &self.origin);
+        match origin.below(120) {
+            0 => {
+                tab.is_hidden.set(!tab.is_hidden.get());
+                origin.tell(|| format!("tab {} is hidden: {}", tab.id, tab.is_hidden.get()));
+                if !tab.is_hidden.get() && !tab.is_frozen && !tab.is_away {
+                    tab.broker.borrow().iter().for_each(|broker| broker.wake());
+                }
+            }
+            // Not in the midst of a commit, which has its time from the beginning.
+            1..=2 if origin.has_jumps && origin.journal.is_quiet() => {
+                let ahead = [0.0, 2_500.0, 65_000.0, 600_000.0, -900.0, -70_000.0, -600_000.0][origin.below(7)];
+                origin.tell(|| format!("the clock is set: {ahead}"));
+                origin.clock.set(ahead);
+            }
             _ => {}
         }
     }
