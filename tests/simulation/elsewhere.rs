@@ -65,8 +65,8 @@ pub(crate) struct Shelf {
     sick: usize,
     /// What it has refused for good, and will ever refuse.
     refused: RefCell<BTreeSet<Rc<str>>>,
-    /// What it had, to be given again, and when it was removed.
-    had: RefCell<Vec<(f64, DelayedMessage)>>,
+    /// What it had, to be given again.
+    had: RefCell<Vec<DelayedMessage>>,
     /// Messages that are still on their way, and when they come.
     lingering: RefCell<Vec<(f64, DelayedMessage)>>,
 }
@@ -152,7 +152,12 @@ impl Shelf {
         self.saboteur.as_ref().is_some_and(|saboteur| saboteur.strikes(sabotage))
     }
 
+    /// What is on its way arrives. What was dispatched is not kept for longer than it is remembered.
     fn catch_up(&self, until: f64) {
+        let now = self.time.now();
+        let is_over = |id: &str| self.journal.dispatched_at(id).is_some_and(|at| now - at > AGAIN);
+        self.rows.borrow_mut().retain(|row| !is_over(&row.message.message_id));
+        self.lingering.borrow_mut().retain(|(_, message)| !is_over(&message.message_id));
         let (now, later): (Vec<_>, Vec<_>) = self.lingering.take().into_iter().partition(|(at, _)| *at <= until);
         self.lingering.replace(later);
         now.into_iter().for_each(|(_, message)| _ = self.put(message));
@@ -193,14 +198,14 @@ impl Shelf {
 
     /// It is dispatched, so that what becomes of it here is known.
     fn is_over(&self, id: &str) -> bool {
-        self.journal.has_dispatched(id)
+        self.journal.dispatched_at(id).is_some()
     }
 
     fn remove(&self, id: &str) -> bool {
         let mut rows = self.rows.borrow_mut();
         let Some(index) = rows.iter().position(|row| *row.message.message_id == *id) else { return false };
         let row = rows.remove(index);
-        self.had.borrow_mut().push((self.time.now(), row.message));
+        self.had.borrow_mut().push(row.message);
         true
     }
 
@@ -208,9 +213,10 @@ impl Shelf {
         let now = self.time.now();
         if is_lying && self.one_in(2) {
             let had = self.had.borrow();
-            let mut over =
-                had.iter().filter(|(since, message)| now - since < AGAIN && self.is_over(&message.message_id));
-            if let Some((_, message)) = over.next_back() {
+            let is_over = |message: &&DelayedMessage| {
+                self.journal.dispatched_at(&message.message_id).is_some_and(|at| now - at < AGAIN)
+            };
+            if let Some(message) = had.iter().rev().find(is_over) {
                 return Fetched::Message(message.clone());
             }
         }

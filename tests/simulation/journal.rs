@@ -1,7 +1,7 @@
 //! What the storage has committed, in order: who, when, and who was told in the same breath. The model is asked for an order of calls that fits.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::future;
 use std::rc::Rc;
 
@@ -50,7 +50,7 @@ pub(crate) struct Journal {
     /// Storage transactions that have not ended.
     live: Cell<usize>,
     pub(crate) waiting: Waiting,
-    dispatched: RefCell<BTreeSet<Rc<str>>>,
+    dispatched: RefCell<BTreeMap<Rc<str>, f64>>,
 }
 
 impl Journal {
@@ -65,9 +65,9 @@ impl Journal {
         })
     }
 
-    /// Whether a message of a store of the application's own has come out of it, as a commit says.
-    pub(crate) fn has_dispatched(&self, id: &str) -> bool {
-        self.dispatched.borrow().contains(id)
+    /// When a message of a store of the application's own has come out of it, by real time, as a commit says.
+    pub(crate) fn dispatched_at(&self, id: &str) -> Option<f64> {
+        self.dispatched.borrow().get(id).copied()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -221,7 +221,8 @@ impl Session for JournalSession {
                     .collect::<Vec<_>>()
             };
             let dispatches = of_fate(0.0).into_iter().map(|id| {
-                let is_first = live.0.dispatched.borrow_mut().insert(Rc::clone(&id));
+                let at = live.0.clock.time.now();
+                let is_first = live.0.dispatched.borrow_mut().insert(Rc::clone(&id), at).is_none();
                 (id, !is_first)
             });
             let dispatches = dispatches.collect();
