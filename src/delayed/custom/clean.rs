@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::DelayedMessage;
 use super::calls::ask;
+use super::change::Settle;
 use super::memory::{Fate, Removed, gone, id_of, read};
 use super::poller::{again_at, is_alive};
 use super::step::Step;
@@ -43,6 +44,11 @@ pub(super) async fn clean(core: &Rc<Core>, store: &Rc<dyn DelayedMessageStore>) 
             }
             let Some(id) = id_of(&key.to_value()) else { continue };
             match ask(core, "remove", store.remove(DelayedMessage::with_id(Rc::clone(&id)))).await {
+                // It was not there, so nobody who has asked is told that it was.
+                Ok(false) if fate == Fate::Asking => {
+                    let Ok(id) = Uuid::try_parse(&id) else { continue };
+                    core.step(Step::Settle(Settle { id, was_there: Some(false) })).await?;
+                }
                 Ok(_) => removed.extend(Uuid::try_parse(&id).ok()),
                 Err(error) => {
                     failed = Some(error);

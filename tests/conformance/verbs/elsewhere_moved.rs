@@ -1,16 +1,19 @@
 //! Delayed messages in a store of the application's own: that several contexts move at a time, that the store shows as they were, that were fetched long ago.
 
+use futures_util::future::join;
+use pocket_broker::error::ErrorCode;
 use pocket_broker::{Broker, Fetched};
 
 use super::super::support::elsewhere::{Elsewhere, Trouble, settle};
 use super::super::support::host::tick;
-use super::super::support::shop::Shop;
+use super::super::support::shop::{Shop, refused};
 use super::delayed::at;
 use super::elsewhere::{arrived, enqueue_at, pass, settings};
 
 mount! {
     l06_what_was_fetched_long_ago_is_fetched_again,
     l08_a_clock_that_is_set_back_after_the_fetch_delivers_nothing_early,
+    l14_a_cancel_that_takes_its_time_says_nothing_of_what_was_delivered,
     l14_two_transactions_move_one_message,
     l14_what_the_store_shows_from_before_it_was_moved_is_not_delivered,
     l14_a_store_that_keeps_what_was_moved_is_asked_again,
@@ -61,6 +64,27 @@ async fn l08_a_clock_that_is_set_back_after_the_fetch_delivers_nothing_early(sho
     assert!(arrived(shop).await.is_empty(), "its time has not come");
     pass(shop, &tab, MINUTE + 500.0).await;
     assert_eq!(arrived(shop).await, ["m1"], "the store holds it until then");
+    tab.close().await;
+}
+
+async fn l14_a_cancel_that_takes_its_time_says_nothing_of_what_was_delivered(shop: &Shop) {
+    let (tab, elsewhere) = open(shop).await;
+    let id = enqueue_at(shop, &tab, "m1", at(1_000.0)).await;
+    settle().await;
+    assert_eq!(pass(shop, &tab, 1_000.0).await, 1);
+    // By now nobody knows it any more.
+    pass(shop, &tab, 40.0 * MINUTE).await;
+    elsewhere.once("remove", Trouble::Hangs);
+    let late = async {
+        settle().await;
+        shop.clock().advance(MINUTE + 1_000.0);
+        tab.poll().await.expect("what is marked is removed");
+        shop.pulse().fire();
+    };
+    let (cancelled, ()) = join(tab.cancel(&id), late).await;
+    refused(cancelled, ErrorCode::DelayedStoreFailed);
+    assert!(!tab.cancel(&id).await.expect("it can be asked for"), "it was delivered");
+    shop.assert_sound().await;
     tab.close().await;
 }
 
