@@ -240,7 +240,8 @@ pub(crate) fn bury_record(
 
 /// Puts what a store of the application's own has given in place of a message into the error queue, as it is.
 pub(crate) fn bury_foreign(work: &mut Work<'_>, raw: &Body, problem: &str) -> Outcome<()> {
-    let problem = format!("The delayed message store has given something that is no message: {problem}.");
+    let problem =
+        format!("The delayed message store has given something that is no message: {}.", problem.trim_end_matches('.'));
     let failed = lost_in(work, None, "".into(), 0, &problem);
     let row = arrival::system_row(work, DEFAULT, raw.clone());
     work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });

@@ -11,6 +11,11 @@ export function lacking(store: Partial<Record<string, unknown>>): string | undef
   return ["initialize", "store", "remove", "incrementFailureCount", "next", "fetchNextDueTimeout"].find((method) => typeof store[method] !== "function");
 }
 
+/** A method that it need not have, and has as something else. */
+export function misshapen(store: Partial<Record<string, unknown>>): string | undefined {
+  return ["setupInfrastructure", "release", "select", "count"].find((method) => (store[method] ?? undefined) !== undefined && typeof store[method] !== "function");
+}
+
 /** The first broker that was opened with a store: whether bodies may hold Blobs is asked of it. The store may be asked before it is there. */
 class Broker {
   opened: (raw: RawBroker) => void = () => {};
@@ -19,32 +24,47 @@ class Broker {
   async canStoreBlobs(): Promise<boolean> { return (await this.#raw).canStoreBlobs(); }
 }
 
-const known = new WeakMap<DelayedMessageStore, { raw: RawDelayedStore; opened: (raw: RawBroker) => void }>();
+interface Functions { readonly name: string; readonly raw: RawDelayedStore; readonly opened: (raw: RawBroker) => void; readonly opening: Opening }
+/** Whoever opens a broker may give up. */
+interface Opening { signal: AbortSignal | undefined }
 
-/** The functions of a store; the same ones for the same store, since brokers that share a connection must agree on it. `opened` is called with the first broker. */
-export function rawStore(store: DelayedMessageStore): { raw: RawDelayedStore; opened: (raw: RawBroker) => void } {
+const known = new WeakMap<DelayedMessageStore, Functions>();
+
+/** The functions of a store for the broker of a name; the same ones for the same store, since brokers that share a connection must agree on it. undefined: it serves another name. */
+export function functionsFor(store: DelayedMessageStore, name: string): Functions | undefined {
   const before = known.get(store);
-  if (before !== undefined) return before;
-  const broker = new Broker();
-  const functions = { raw: functionsOf(store, broker), opened: (raw: RawBroker): void => broker.opened(raw) };
+  if (before !== undefined) return before.name === name ? before : undefined;
+  const [broker, opening] = [new Broker(), { signal: undefined }];
+  const functions = { name, raw: functionsOf(store, broker, opening), opened: (raw: RawBroker): void => broker.opened(raw), opening };
   known.set(store, functions);
   return functions;
 }
 
-function functionsOf(store: DelayedMessageStore, broker: Broker): RawDelayedStore {
+/** Aborts with either. */
+function either(one: AbortSignal, other: AbortSignal | undefined): AbortSignal {
+  if (other === undefined) return one;
+  const controller = new AbortController();
+  for (const signal of [one, other]) {
+    if (signal.aborted) controller.abort(signal.reason);
+    else signal.addEventListener("abort", () => { controller.abort(signal.reason); }, { once: true, signal: controller.signal });
+  }
+  return controller.signal;
+}
+
+function functionsOf(store: DelayedMessageStore, broker: Broker, opening: Opening): RawDelayedStore {
   const body = (message: DelayedMessage): Promise<Pick<RawGivenDelayed, "body" | "packing" | "size">> => measured(message.body, broker);
   const given = async (message: DelayedMessage): Promise<RawGivenDelayed> => ({ ...checked(message), ...await body(message) });
   const raw: RawDelayedStore = {
-    initialize: (endpointName, transactionMode, signal) => asked(async () => { await store.initialize(endpointName, transactionMode, signal); }),
-    store: (message, signal) => asked(async () => yesOrNo(await store.store(delayedMessage(message), signal), true)),
-    remove: (message, signal) => asked(async () => yesOrNo(await store.remove(delayedMessage(message), signal))),
+    initialize: (endpointName, transactionMode, signal) => asked(signal, async () => { await unlessGivenUp(opening, async () => store.initialize(endpointName, transactionMode, either(signal, opening.signal))); }),
+    store: (message, signal) => asked(signal, async () => yesOrNo(await store.store(delayedMessage(message), signal), true)),
+    remove: (message, signal) => asked(signal, async () => yesOrNo(await store.remove(delayedMessage(message), signal))),
     incrementFailureCount: (message, nextAttempt, signal) =>
-      asked(async () => yesOrNo(await store.incrementFailureCount(delayedMessage(message), new Date(nextAttempt), signal))),
-    next: (signal) => asked(async () => {
+      asked(signal, async () => yesOrNo(await store.incrementFailureCount(delayedMessage(message), new Date(nextAttempt), signal))),
+    next: (signal) => asked(signal, async () => {
       const next: unknown = await store.next(signal);
       return next === null || next === undefined ? null : time(next, "it");
     }),
-    fetchNextDueTimeout: (at, signal) => asked<RawFetched>(async () => {
+    fetchNextDueTimeout: (at, signal) => asked<RawFetched>(signal, async () => {
       const message: unknown = await store.fetchNextDueTimeout(new Date(at), signal);
       if (message === null || message === undefined) return null;
       try {
@@ -54,23 +74,25 @@ function functionsOf(store: DelayedMessageStore, broker: Broker): RawDelayedStor
       }
     }),
     // Whether it is there is asked at the call: a store that has none is not waited for.
-    release: (message, signal) => asked(async () => { await store.release?.(delayedMessage(message), signal); }),
+    release: (message, signal) => asked(signal, async () => { if (typeof store.release === "function") await store.release(delayedMessage(message), signal); }),
   };
   const { setupInfrastructure, select, count } = store;
-  if (setupInfrastructure !== undefined) {
+  if (typeof setupInfrastructure === "function") {
     raw.setupInfrastructure = (endpointName, transactionMode, instanceId, signal) =>
-      asked(async () => { await setupInfrastructure.call(store, { endpointName, transactionMode: transactionMode as TransactionMode, instanceId, signal }); });
+      asked(signal, async () => {
+        await unlessGivenUp(opening, async () => setupInfrastructure.call(store, { endpointName, transactionMode: transactionMode as TransactionMode, instanceId, signal: either(signal, opening.signal) }));
+      });
   }
-  if (select !== undefined) {
-    raw.select = (destination, before, limit, signal) => asked(async () => {
+  if (typeof select === "function") {
+    raw.select = (destination, before, limit, signal) => asked(signal, async () => {
       const filter = { ...(destination === undefined ? {} : { destination }), ...(before === undefined ? {} : { before: new Date(before) }), ...(limit === undefined ? {} : { limit }) };
       const messages: unknown = await select.call(store, filter, signal);
       if (!Array.isArray(messages)) throw new TypeError(`it must resolve with an array of messages, not ${describe(messages)}`);
       return Promise.all(messages.map(given));
     });
   }
-  if (count !== undefined) {
-    raw.count = (signal) => asked(async () => {
+  if (typeof count === "function") {
+    raw.count = (signal) => asked(signal, async () => {
       const counted: unknown = await count.call(store, signal);
       if (!Number.isSafeInteger(counted) || (counted as number) < 0) throw new TypeError(`it must resolve with a whole number from 0 on, not ${describe(counted)}`);
       return counted as number;
@@ -80,13 +102,30 @@ function functionsOf(store: DelayedMessageStore, broker: Broker): RawDelayedStor
 }
 
 /** Calls the application outside of the wasm side; what it throws is said in a form that the wasm side reads. */
-async function asked<T>(call: () => Promise<T>): Promise<T> {
+async function asked<T>(signal: AbortSignal, call: () => Promise<T>): Promise<T> {
   await undefined;
   try {
+    // Nobody waits for it any more.
+    signal.throwIfAborted();
     return await call();
   } catch (cause) {
     // What the wasm side reads; nobody else sees it.
     throw { message: text(cause), unrecoverable: nameOf(cause) === "UnrecoverableError", cause };
+  }
+}
+
+/** Whoever opens the broker may give up: then nobody waits for the store, whatever it does with its signal. */
+async function unlessGivenUp(opening: Opening, call: () => Promise<void>): Promise<void> {
+  const { signal } = opening;
+  if (signal === undefined) return call();
+  signal.throwIfAborted();
+  let give = (): void => {};
+  const givenUp = new Promise<never>((_, reject) => { give = () => { reject(signal.reason as Error); }; });
+  signal.addEventListener("abort", give, { once: true });
+  try {
+    await Promise.race([call(), givenUp]);
+  } finally {
+    signal.removeEventListener("abort", give);
   }
 }
 
@@ -116,7 +155,7 @@ function yesOrNo(answer: unknown, orNothing = false): boolean {
 
 function time(value: unknown, what: string): number {
   const ms = typeof value === "number" || Object.prototype.toString.call(value) === "[object Date]" ? Number(value) : NaN;
-  if (Number.isNaN(ms)) throw new TypeError(`${what} must be a Date, not ${describe(value)}`);
+  if (Number.isNaN(ms)) throw new TypeError(`${what} must be a valid Date, not ${value instanceof Date ? "an invalid one" : describe(value)}`);
   return ms;
 }
 
@@ -126,7 +165,7 @@ function checked(message: DelayedMessage): Omit<RawGivenDelayed, "body" | "packi
   const { messageId, destination, numberOfRetries } = message;
   if (typeof messageId !== "string") throw new TypeError(`its \`messageId\` must be a text, not ${describe(messageId)}`);
   if (typeof destination !== "string") throw new TypeError(`its \`destination\` must be a text, not ${describe(destination)}`);
-  if (!Number.isSafeInteger(numberOfRetries) || numberOfRetries < 0) throw new TypeError(`its \`numberOfRetries\` must be a whole number from 0 on, not ${describe(numberOfRetries)}`);
+  if (!Number.isSafeInteger(numberOfRetries) || numberOfRetries < 0) throw new TypeError(`its \`numberOfRetries\` must be a whole number from 0 on, not ${typeof numberOfRetries === "number" ? String(numberOfRetries) : describe(numberOfRetries)}`);
   const headers = texts(message.headers, "headers");
   return {
     messageId, destination, time: time(message.time, "its `time`"), retries: numberOfRetries,
@@ -135,8 +174,8 @@ function checked(message: DelayedMessage): Omit<RawGivenDelayed, "body" | "packi
 }
 
 function texts(record: unknown, name: string): [string, string][] {
-  if (typeof record !== "object" || record === null) throw new TypeError(`its \`${name}\` must be an object of texts, not ${describe(record)}`);
-  const entries = Object.entries(record);
+  if (Object.prototype.toString.call(record) !== "[object Object]") throw new TypeError(`its \`${name}\` must be an object of texts, not ${describe(record)}`);
+  const entries = Object.entries(record as object);
   const wrong = entries.find(([, value]) => typeof value !== "string");
   if (wrong !== undefined) throw new TypeError(`its \`${name}\` must have texts, and ${JSON.stringify(wrong[0])} is ${describe(wrong[1])}`);
   return entries as [string, string][];
@@ -152,9 +191,10 @@ async function measured(value: unknown, broker: Broker): Promise<Pick<RawGivenDe
 
 /** What is no message goes to the error queue: as it is, if it can be stored. */
 async function asItIs(message: unknown, broker: Broker): Promise<Pick<RawGivenDelayed, "body" | "packing" | "size"> & { messageId?: string }> {
-  const id: unknown = (message as { messageId?: unknown }).messageId;
-  const known = typeof id === "string" ? { messageId: id } : {};
+  let known: { messageId?: string } = {};
   try {
+    const id: unknown = (message as { messageId?: unknown }).messageId;
+    known = typeof id === "string" ? { messageId: id } : {};
     return { ...known, ...await measured(message, broker) };
   } catch {
     return { ...known, body: describe(message), packing: 0, size: 64 };

@@ -1,7 +1,7 @@
 import { abortSignal, amount, describe, later, number, oneOf, options, text, whole } from "./check.js";
 import { PocketBroker } from "./broker.js";
 import { hookOf } from "./clock-hook.js";
-import { lacking, rawStore } from "./delayed-store.js";
+import { functionsFor, lacking, misshapen } from "./delayed-store.js";
 import { invalid, reading, rethrow } from "./errors.js";
 import { load } from "./load.js";
 import type { CloseReason, Notice, RawBroker, RawOpenOptions } from "./raw.js";
@@ -39,7 +39,11 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
   });
   signal?.throwIfAborted();
   const { store: custom, errorQueue: _, ...settings } = given;
-  const store = custom === undefined ? undefined : rawStore(custom);
+  const store = custom === undefined ? undefined : functionsFor(custom, name);
+  if (custom !== undefined && store === undefined) {
+    throw invalid("delayedDelivery.store", "serves a broker of another name already: make a store for each");
+  }
+  if (store !== undefined) store.opening.signal = signal;
   const delayed = { ...DEFAULTS, transactionMode: store === undefined ? "transaction-scope" as const : "sends-atomic-with-receive" as const, ...settings };
   const glue = await unlessAborted(load(wasm), signal);
 
@@ -91,6 +95,8 @@ function delayedStore(value: unknown, argument: string): DelayedMessageStore {
   if (typeof value !== "object" || value === null) throw invalid(argument, `must be a delayed message store, not ${describe(value)}`);
   const method = lacking(value as Partial<Record<string, unknown>>);
   if (method !== undefined) throw invalid(argument, `has no method ${method}(): a delayed message store needs initialize, store, remove, incrementFailureCount, next and fetchNextDueTimeout`);
+  const odd = misshapen(value as Partial<Record<string, unknown>>);
+  if (odd !== undefined) throw invalid(`${argument}.${odd}`, "must be a method, if it is there");
   return value as DelayedMessageStore;
 }
 

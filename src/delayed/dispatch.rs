@@ -35,7 +35,7 @@ pub(super) fn dispatch(work: &mut Work<'_>, run: &[Delayed]) -> Outcome<u64> {
                 let error = Error::new(
                     error.code(),
                     format!(
-                        "The queue \"{queue}\" was dropped before the delayed message could go into it. Define it again and return the message."
+                        "There is no queue \"{queue}\" for the delayed message: it was dropped, or never was. Define it and return the message."
                     ),
                 );
                 fail(work, run, &error)

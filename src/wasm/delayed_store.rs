@@ -22,6 +22,13 @@ pub(super) struct GivenStore(pub(super) JsValue);
 /// Dropped before the answer came: the application is told that nobody waits for it.
 struct Unanswered(Option<AbortController>);
 
+impl Unanswered {
+    /// The answer has come: there is nothing to tell.
+    fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
 impl Drop for Unanswered {
     fn drop(&mut self) {
         if let Some(controller) = self.0.take() {
@@ -44,13 +51,14 @@ impl GivenStore {
         let all: Array = arguments.iter().cloned().chain([signal]).collect();
         // The package's functions throw nothing, and call the application's in a task of their own.
         let promise = function.apply(&JsValue::UNDEFINED, &all).and_then(JsCast::dyn_into::<Promise>);
+        // From the call on: nobody may wait for the answer.
+        let unanswered = Unanswered(controller);
         async move {
-            let mut unanswered = Unanswered(controller);
             let answer = match promise {
                 Ok(promise) => JsFuture::from(promise).await,
                 Err(thrown) => Err(thrown),
             };
-            unanswered.0 = None;
+            unanswered.answered();
             answer.map(Some).map_err(|thrown| failed(method, &thrown))
         }
         .boxed_local()
@@ -69,7 +77,8 @@ impl GivenStore {
 
 /// What the package says of a call that has failed.
 fn failed(method: &'static str, thrown: &JsValue) -> Error {
-    let problem = convert::field(thrown, "message").text().unwrap_or_default();
+    let problem = convert::field(thrown, "message").text().filter(|problem| !problem.is_empty());
+    let problem = problem.unwrap_or_else(|| "it gave no reason".to_owned());
     let text = format!("The delayed message store has failed in `{method}`: {problem}");
     let error = Error::new(ErrorCode::DelayedStoreFailed, text).with("method", method);
     let error = error.caused_by(convert::field(thrown, "cause"));

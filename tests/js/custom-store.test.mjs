@@ -144,3 +144,37 @@ inPage("l14: what is cancelled or moved in a handler is so with the handler's co
   h.equal(h.bodies(await broker.receive("counter", { timeout: 10_000 })), [2]);
   await h.until(() => store.rows.length === 0);
 }, { argument: makeStore });
+
+inPage("l04: a store serves one name, and what it has as an optional method is one", async (h, pb, make) => {
+  const store = eval(make);
+  const broker = await h.openShop({}, { delayedDelivery: { store } });
+  await h.rejects(h.openShop({}, { delayedDelivery: { store } }), { code: "InvalidArgument", details: { argument: "delayedDelivery.store" } });
+  await (await h.reopen(broker, { delayedDelivery: { store } })).close();
+  for (const method of ["setupInfrastructure", "release", "select", "count"]) {
+    await h.rejects(h.openShop({}, { delayedDelivery: { store: { ...eval(make), [method]: 5 } } }), { code: "InvalidArgument", details: { argument: `delayedDelivery.store.${method}` } });
+    await (await h.openShop({}, { delayedDelivery: { store: { ...eval(make), [method]: null } } })).close();
+  }
+}, { argument: makeStore });
+
+inPage("l16: who gives up opening, or closes, leaves the store in peace", async (h, pb, make) => {
+  const hanging = { ...eval(make), initialize: (endpointName, mode, signal) => new Promise((_, reject) => { signal.addEventListener("abort", () => reject(signal.reason)); }) };
+  const name = h.name();
+  const controller = new AbortController();
+  const opening = pb.openBroker(name, { signal: controller.signal, delayedDelivery: { store: hanging } }).catch((error) => error);
+  await h.until(() => true);
+  controller.abort();
+  h.equal((await opening) === controller.signal.reason, true);
+  const store = eval(make);
+  const broker = await h.open({ delayedDelivery: { store } }, name);
+  const asked = [];
+  for (const method of ["select", "count", "remove"]) {
+    const own = store[method].bind(store);
+    store[method] = (...given) => { asked.push(given.at(-1)); return own(...given); };
+  }
+  const calls = [broker.delayed.select().toArray(), broker.delayed.count(), broker.delayed.cancel(crypto.randomUUID())].map((call) => call.catch(({ code }) => code));
+  await broker.close();
+  await Promise.all(calls);
+  const before = asked.length;
+  await h.until(() => true);
+  h.ok(asked.length === before && asked.every((signal) => signal instanceof AbortSignal), "nothing is asked after the close");
+}, { argument: makeStore });

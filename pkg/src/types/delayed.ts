@@ -65,7 +65,8 @@ export type TransactionMode = "none" | "receive-only" | "sends-atomic-with-recei
  *   safe to repeat.
  * - `messageId` is the key. Of the message given to `remove`, `incrementFailureCount` and `release` nothing else need be right: after a cancel or a crash the
  *   rest of it is empty.
- * - `signal` aborts when the broker closes, and when there has been no answer for 60 s. The method then rejects; a call whose signal is aborted already
+ * - `signal` aborts when the broker closes, when the page sleeps, and when there has been no answer for 60 s; `remove` and `incrementFailureCount` of a message
+ *   that was just delivered are let finish. The method then rejects; a call whose signal is aborted already
  *   does nothing but reject.
  * - It must not call the broker.
  */
@@ -92,7 +93,8 @@ export interface DelayedMessageStore {
    */
   initialize(endpointName: string, transactionMode: TransactionMode, signal: AbortSignal): Promise<void>;
   /**
-   * Keeps the message. Called after the commit that sent it. true, or nothing: it is kept now. false: the store holds this id already, which is fine; what it
+   * Keeps the message. Called after the commit that sent it. A rejection means "not now", and the message is offered again; one with an UnrecoverableError,
+   * recognised by its `name`, means "never", and the message moves to the error queue. true, or nothing: it is kept now. false: the store holds this id already, which is fine; what it
    * holds stays as it is. All fields must come back from `fetchNextDueTimeout` as they were given, whatever the keys of `headers` and `properties`
    * are called. The body is any structured-clone value: a store that keeps JSON needs `encodeBody` and `decodeBody`. `time` may be in the past, and as late
    * as the year 9999.

@@ -29,7 +29,10 @@ impl Core {
             if error.code() != ErrorCode::DelayedStoreFailed || error.is_timeout() {
                 return error;
             }
-            let text = format!("The delayed message store refuses the transaction mode \"{}\": {error}", mode.name());
+            let text = format!(
+                "The delayed message store could not be initialized for the transaction mode \"{}\": {error}",
+                mode.name()
+            );
             let refused = unsupported(text, mode);
             match error.cause() {
                 Some(cause) => refused.caused_by(cause.clone()),

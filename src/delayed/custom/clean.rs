@@ -18,6 +18,8 @@ use crate::store::{Bound, Direction, Key, Mode, StoreName};
 
 /// Records that are read at once.
 const ROWS: u32 = 32;
+/// So many failures end it.
+const FAILURES: u32 = 8;
 /// For so long, in milliseconds, whoever withdraws a message asks the store himself whether it was there.
 const ASKING: f64 = 60_000.0;
 
@@ -25,6 +27,7 @@ const ASKING: f64 = 60_000.0;
 pub(super) async fn clean(core: &Rc<Core>, store: &Rc<dyn DelayedMessageStore>) -> Result<Option<Instant>> {
     let mut range = gone();
     let mut again: Option<Instant> = None;
+    let (mut failed, mut failures) = (None, 0);
     while is_alive(core) {
         let (keys, records) = core
             .transact(&[StoreName::Delayed], Mode::ReadOnly, async |tx| {
@@ -33,7 +36,6 @@ pub(super) async fn clean(core: &Rc<Core>, store: &Rc<dyn DelayedMessageStore>) 
             })
             .await?;
         let mut removed = Vec::new();
-        let mut failed = None;
         for (key, record) in keys.iter().zip(&records) {
             let now = core.host.clock.now();
             // One that can't be read says at least that it is not to be there.
@@ -43,27 +45,34 @@ pub(super) async fn clean(core: &Rc<Core>, store: &Rc<dyn DelayedMessageStore>) 
                 continue;
             }
             let Some(id) = id_of(&key.to_value()) else { continue };
+            let uuid = Uuid::try_parse(&id).ok();
+            if uuid.is_some_and(|id| core.stored.in_hand.borrow().contains(&id)) {
+                continue;
+            }
             match ask(core, "remove", store.remove(DelayedMessage::with_id(Rc::clone(&id)))).await {
                 // It was not there, so nobody who has asked is told that it was.
                 Ok(false) if fate == Fate::Asking => {
-                    let Ok(id) = Uuid::try_parse(&id) else { continue };
+                    let Some(id) = uuid else { continue };
                     core.step(Step::Settle(Settle { id, was_there: Some(false) })).await?;
                 }
-                Ok(_) => removed.extend(Uuid::try_parse(&id).ok()),
+                Ok(_) => removed.extend(uuid),
+                // One that can't be removed is in nobody's way; a store that is out of reach is left alone.
                 Err(error) => {
-                    failed = Some(error);
-                    break;
+                    failures += 1;
+                    failed = failed.or(Some(error));
+                    if failures >= FAILURES {
+                        break;
+                    }
                 }
             }
         }
         if !removed.is_empty() {
             core.step(Step::Removed(Removed(removed))).await?;
         }
-        match (failed, keys.last()) {
-            (Some(error), _) => return Err(error),
-            (None, Some(last)) => range.lower = Bound::Excluding(Key::clone(last)),
-            (None, None) => break,
+        match keys.last() {
+            Some(last) if failures < FAILURES => range.lower = Bound::Excluding(Key::clone(last)),
+            _ => break,
         }
     }
-    Ok(again)
+    failed.map_or(Ok(again), Err)
 }

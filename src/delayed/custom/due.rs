@@ -78,6 +78,7 @@ pub(super) async fn fetch_all(
     if !removed.0.is_empty() {
         core.step(Step::Removed(removed)).await?;
     }
+    core.stored.in_hand.take();
     match passed.pop() {
         Some(error) if outcome.is_ok() => Err(error),
         _ => outcome,
@@ -151,6 +152,7 @@ async fn take(
     if id.is_some_and(|id| core.stored.lingering.borrow().contains(&id)) {
         return remove(core, store, id, message, removed).await;
     }
+    core.stored.in_hand.borrow_mut().extend(id);
     let first = Arrive { removed: Removed(std::mem::take(&mut removed.0)), ..arrive(None) };
     let noted = first.removed.clone();
     let arrived = match core.step(Step::Arrive(first)).await {
@@ -178,8 +180,9 @@ async fn take(
     };
     let moved = match arrived {
         Came::Arrived(Arrived::Done(moved)) => moved,
-        // The pump tells the store at once. Until then it is held, so it comes not again.
+        // The pump tells the store at once, and then lets go of it. Until then it comes not again.
         Came::Arrived(Arrived::Moved) => {
+            core.stored.moved.borrow_mut().push(message);
             core.pump_by();
             return Ok(());
         }

@@ -9,13 +9,13 @@ use futures_util::FutureExt;
 use futures_util::future::join3;
 use uuid::Uuid;
 
-use super::DelayedMessageStore;
 use super::calls::{Calls, ask};
 use super::clean::clean;
 use super::due::fetch_all;
-use super::pump::pump;
+use super::pump::{Waiting, pump};
 use super::role::Role;
 use super::watch::run;
+use super::{DelayedMessage, DelayedMessageStore};
 use crate::clock::Instant;
 use crate::core::Core;
 use crate::delayed::{CircuitBreaker, FailureRate};
@@ -82,6 +82,12 @@ pub(crate) struct StorePoller {
     pub(super) lingering: RefCell<Vec<Uuid>>,
     /// What is no message and has no id to be known by, as it was told last.
     pub(super) strange: RefCell<Option<Rc<str>>>,
+    /// Behind which row of the hop the pump goes on, and what waits before that.
+    pub(super) resume: RefCell<Option<(u64, Vec<Waiting>)>>,
+    /// What was fetched and had been moved: held until the pump has been there.
+    pub(super) moved: RefCell<Vec<DelayedMessage>>,
+    /// What this context has dispatched and is about to have removed.
+    pub(super) in_hand: RefCell<Vec<Uuid>>,
     pub(super) is_running: Cell<bool>,
     /// Of who waits to lead, or for a breaker to trigger.
     pub(super) bell: RefCell<Option<oneshot::Sender<()>>>,

@@ -71,10 +71,13 @@ pub(super) async fn pump(
     eager: bool,
     given: &mut u64,
 ) -> Result<Option<Instant>, Pause> {
-    let mut range = rows();
+    // It goes on behind what has failed last, and comes to that at its end: what the store never takes holds up nobody else.
+    let resumed = core.stored.resume.take();
+    let mut range = resumed.as_ref().map_or_else(rows, |(stamp, _)| behind(*stamp));
+    let mut is_whole = resumed.is_none();
     let mut again: Option<Instant> = None;
     // What waits keeps those of its time and destination behind it: they were stored after it.
-    let mut waiting: Vec<(Instant, To)> = Vec::new();
+    let mut waiting: Vec<Waiting> = resumed.map(|(_, waiting)| waiting).unwrap_or_default();
     while is_alive(core) {
         let page = read_page(core, &range).await.map_err(|error| Pause::of(core, &error))?;
         if let Some(problem) = &page.problem {
@@ -85,16 +88,16 @@ pub(super) async fn pump(
         let mut trouble = None;
         for delayed in &page.messages {
             let hop = delayed.hop.unwrap_or_default();
-            let (now, place) = (core.host.clock.now(), (delayed.place.at, delayed.to.clone()));
+            let (now, own) = (core.host.clock.now(), Waiting::of(delayed));
             // One further ahead than it can be: the clock was set back.
             let is_put_off = !eager && hop.not_before > now && hop.not_before <= now + LONGEST;
             let claimed = hop.claimed_until(now).filter(|_| hop.replaces);
-            if is_put_off || claimed.is_some() || waiting.contains(&place) {
+            if is_put_off || claimed.is_some() || waiting.iter().any(|other| other.keeps(&own)) {
                 if is_put_off {
                     again_at(&mut again, hop.not_before);
                 }
                 claimed.into_iter().for_each(|until| again_at(&mut again, until));
-                waiting.push(place);
+                waiting.push(own);
                 continue;
             }
             // While the page slept others may have pumped.
@@ -106,7 +109,7 @@ pub(super) async fn pump(
                     core.stored.store.success();
                     stored.push(delayed.place.stamp);
                 }
-                Ok(false) => waiting.push(place),
+                Ok(false) => waiting.push(own),
                 Err(error) => {
                     trouble = Some((delayed, hop, error));
                     break;
@@ -136,16 +139,45 @@ pub(super) async fn pump(
                 let again_at = Some(core.host.clock.now() + wait);
                 // Where that can't be written, it is the first again.
                 let _ = core.step(Step::NotStored(NotStored { stamp, error, again_at })).await;
+                waiting.push(Waiting::of(delayed));
+                core.stored.resume.replace(Some((stamp, waiting)));
                 return Err(pause);
             }
             None => {}
         }
         match page.last {
             Some(last) => range.lower = Bound::Excluding(last),
-            None => break,
+            None if is_whole => break,
+            None => {
+                is_whole = true;
+                range = rows();
+            }
         }
     }
+    // What was fetched under its old time is not held any longer: it was replaced.
+    for message in core.stored.moved.take() {
+        let _ = ask(core, "release", store.release(message)).await;
+    }
     Ok(again)
+}
+
+/// A row that waits: those of its time and destination that were stored after it are not to go first.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    at: Instant,
+    to: To,
+    stamp: u64,
+}
+
+impl Waiting {
+    fn of(delayed: &Delayed) -> Self {
+        Self { at: delayed.place.at, to: delayed.to.clone(), stamp: delayed.place.stamp }
+    }
+
+    fn keeps(&self, other: &Self) -> bool {
+        let has_order = !matches!(&self.to, To::Lane { key, .. } if key.is_loose());
+        has_order && self.stamp < other.stamp && self.at.total_cmp(&other.at).is_eq() && self.to == other.to
+    }
 }
 
 /// The store has it. False: somebody else is at it, or it is there no more.

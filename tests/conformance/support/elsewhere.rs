@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use pocket_broker::clock::Clock;
@@ -68,6 +69,8 @@ pub(crate) enum Trouble {
     AnswerIsLost,
     /// Nothing is done, and nothing is ever answered.
     Hangs,
+    /// It is done, and the answer comes with [`Elsewhere::answer`].
+    AnswersLate,
     /// It says that it never will.
     Refuses,
 }
@@ -90,6 +93,10 @@ struct Inner {
     /// What `fetchNextDueTimeout` gives first.
     planted: Vec<Fetched>,
     lies: Vec<&'static str>,
+    /// The bodies that it never stores.
+    refused: Vec<&'static str>,
+    /// Answers that are still to come.
+    late: Vec<oneshot::Sender<()>>,
     /// What goes wrong in the broker's database as soon as a message has been fetched.
     then: Vec<Rc<dyn Fn()>>,
 }
@@ -129,6 +136,16 @@ impl Elsewhere {
 
     pub(crate) fn is_well(&self) {
         self.inner.borrow_mut().always.clear();
+    }
+
+    /// It fails to store messages with this body.
+    pub(crate) fn never_stores(&self, body: &'static str) {
+        self.inner.borrow_mut().refused.push(body);
+    }
+
+    /// What was to be answered late is answered now.
+    pub(crate) fn answer(&self) {
+        self.inner.borrow_mut().late.clear();
     }
 
     /// A method says what is not so: `fetchNextDueTimeout` gives what is not due, and what is held; `remove` and `incrementFailureCount` do nothing.
@@ -220,13 +237,21 @@ impl Elsewhere {
                     drop(answering);
                     return std::future::pending().await;
                 }
-                Some(Trouble::AnswerIsLost) | None => {}
+                Some(Trouble::AnswerIsLost | Trouble::AnswersLate) | None => {}
             }
             let answer = work(&mut inner.borrow_mut(), clock.now(), instance);
             let was_fetched =
                 method == "fetchNextDueTimeout" && inner.borrow().rows.iter().any(|row| row.held.is_some());
             let then = if was_fetched { std::mem::take(&mut inner.borrow_mut().then) } else { Vec::new() };
             then.iter().for_each(|happens| happens());
+            if trouble == Some(Trouble::AnswersLate) {
+                let (sender, answered) = oneshot::channel();
+                inner.borrow_mut().late.push(sender);
+                drop(answering);
+                // Let go of, it is answered.
+                let _ = answered.await;
+                return Ok(answer);
+            }
             tick().await;
             match trouble {
                 Some(_) => Err(failed("the answer is lost")),
@@ -247,6 +272,10 @@ impl DelayedMessageStore for Elsewhere {
     }
 
     fn store(&self, message: DelayedMessage) -> LocalBoxFuture<'static, Result<bool>> {
+        let body = message.body.value.value().text().unwrap_or_default();
+        if self.inner.borrow().refused.iter().any(|refused| **refused == *body) {
+            self.once("store", Trouble::Fails);
+        }
         self.call("store", move |inner, _, _| {
             if inner.rows.iter().any(|row| row.message.message_id == message.message_id) {
                 return false;

@@ -28,13 +28,18 @@ mount! {
     l11_what_is_no_message_goes_to_the_error_queue_once,
     l11_a_row_of_the_hop_that_can_not_be_read_goes_to_the_error_queue,
     l11_what_leads_to_a_message_is_made_anew,
+    l12_a_call_that_is_never_answered_has_an_end,
+    a_store_that_gives_what_is_not_due_delivers_nothing_early,
+    a_store_that_removes_nothing_delivers_nothing_twice,
+}
+
+// Minutes, second by second: that is the poller's doing, whatever the storage.
+#[cfg(not(target_arch = "wasm32"))]
+mount! {
     l12_a_store_that_fails_is_told_once,
     l12_a_fetch_that_fails_is_told_once,
     l12_a_next_that_fails_counts_as_a_fetch,
     l12_counting_that_fails_too_often_is_told,
-    l12_a_call_that_is_never_answered_has_an_end,
-    a_store_that_gives_what_is_not_due_delivers_nothing_early,
-    a_store_that_removes_nothing_delivers_nothing_twice,
 }
 
 mount_with_locks! {
@@ -58,6 +63,7 @@ fn retries(number_of_retries: u64) -> DelayedSettings {
     DelayedSettings { number_of_retries, ..settings() }
 }
 
+#[cfg(not(target_arch = "wasm32"))]
 fn critical(notices: &[Notice]) -> Vec<&str> {
     notices.iter().flat_map(|notice| &notice.critical).map(|critical| &*critical.source).collect()
 }
@@ -328,6 +334,7 @@ async fn l11_what_leads_to_a_message_is_made_anew(shop: &Shop) {
     tab.close().await;
 }
 
+#[cfg(not(target_arch = "wasm32"))]
 /// p40, p41, p42.
 async fn l12_a_store_that_fails_is_told_once(shop: &Shop) {
     let (tab, elsewhere) = open(shop, settings()).await;
@@ -350,6 +357,7 @@ async fn l12_a_store_that_fails_is_told_once(shop: &Shop) {
     tab.close().await;
 }
 
+#[cfg(not(target_arch = "wasm32"))]
 async fn l12_a_fetch_that_fails_is_told_once(shop: &Shop) {
     let (tab, elsewhere) = open(shop, settings()).await;
     enqueue_at(shop, &tab, "m1", at(1_000.0)).await;
@@ -371,6 +379,7 @@ async fn l12_a_fetch_that_fails_is_told_once(shop: &Shop) {
     tab.close().await;
 }
 
+#[cfg(not(target_arch = "wasm32"))]
 async fn l12_a_next_that_fails_counts_as_a_fetch(shop: &Shop) {
     let (tab, elsewhere) = open(shop, settings()).await;
     elsewhere.always("next", Trouble::Fails);
@@ -382,6 +391,7 @@ async fn l12_a_next_that_fails_counts_as_a_fetch(shop: &Shop) {
     tab.close().await;
 }
 
+#[cfg(not(target_arch = "wasm32"))]
 /// p58, p59.
 async fn l12_counting_that_fails_too_often_is_told(shop: &Shop) {
     let settings = DelayedSettings { dispatch_breaker: 1e12, ..retries(1_000) };
