@@ -197,7 +197,7 @@ impl Core {
         self.locks.let_go_of_all();
         self.host.store.let_go();
         self.poller.ring();
-        self.stored.let_go();
+        self.stored.close();
     }
 
     fn restore(self: &Rc<Self>) {

@@ -8,7 +8,7 @@ use super::DelayedMessage;
 use super::calls::ask;
 use super::change::Settle;
 use super::memory::{Fate, Removed, gone, id_of, read};
-use super::poller::{again_at, is_alive};
+use super::poller::again_at;
 use super::step::Step;
 use crate::clock::Instant;
 use crate::core::Core;
@@ -28,7 +28,7 @@ pub(super) async fn clean(core: &Rc<Core>, store: &Rc<dyn DelayedMessageStore>) 
     let mut range = gone();
     let mut again: Option<Instant> = None;
     let (mut failed, mut failures) = (None, 0);
-    while is_alive(core) {
+    while core.is_open() {
         let (keys, records) = core
             .transact(&[StoreName::Delayed], Mode::ReadOnly, async |tx| {
                 let keys = tx.get_keys(StoreName::Delayed, &range, Some(ROWS)).await?;

@@ -7,10 +7,9 @@ use uuid::Uuid;
 use super::calls::{ask, ask_to_the_end};
 use super::dispatch::{Arrive, Arrived, Incoming};
 use super::memory::Removed;
-use super::poller::{Round, back_off, is_alive, pause};
+use super::poller::{Round, back_off, pause};
 use super::step::{Came, Step};
 use super::{DelayedMessage, DelayedMessageStore, Fetched};
-use crate::body::Body;
 use crate::clock::Instant;
 use crate::core::Core;
 use crate::error::{Error, ErrorCode, Result};
@@ -33,17 +32,17 @@ pub(super) async fn fetch_all(
     let mut had: Map<Rc<str>, ()> = Map::default();
     let mut passed: Vec<Error> = Vec::new();
     let outcome = loop {
-        if !is_alive(core) {
+        if !core.is_open() {
             break Ok(None);
         }
         let when = (core.host.pulse.clock.now(), core.gate.closings());
         let at = core.host.clock.now();
-        let (incoming, message) = match ask(core, "fetchNextDueTimeout", store.fetch_next_due_timeout(at)).await {
-            // Not a success yet: `next` is still to come.
-            Ok(Fetched::Nothing) => break Ok(None),
-            Ok(fetched) => read(fetched),
+        let fetched = match ask(core, "fetchNextDueTimeout", store.fetch_next_due_timeout(at)).await {
+            Ok(fetched) => fetched,
             Err(error) => break Err(error),
         };
+        // Nothing is not a success yet: `next` is still to come.
+        let Some((incoming, message)) = read(fetched) else { break Ok(None) };
         let is_early = matches!(incoming, Incoming::Message(_)) && message.time > at;
         if is_early {
             // A message that has not come to its time is none that is due, whatever the store says.
@@ -75,23 +74,19 @@ pub(super) async fn fetch_all(
             break Ok(Some(REPEATED));
         }
     };
-    if !removed.0.is_empty() {
-        core.step(Step::Removed(removed)).await?;
-    }
+    let noted = if removed.0.is_empty() { Ok(Came::Nothing) } else { core.step(Step::Removed(removed)).await };
     core.stored.in_hand.take();
+    noted?;
     match passed.pop() {
         Some(error) if outcome.is_ok() => Err(error),
         _ => outcome,
     }
 }
 
-/// What was fetched, as the rules know it and as the store does.
-fn read(fetched: Fetched) -> (Incoming, DelayedMessage) {
-    match fetched {
-        Fetched::Nothing => (
-            Incoming::Unreadable { raw: Body::none(), id: None, problem: "".into() },
-            DelayedMessage::with_id("".into()),
-        ),
+/// What was fetched, if anything was, as the rules know it and as the store does.
+fn read(fetched: Fetched) -> Option<(Incoming, DelayedMessage)> {
+    Some(match fetched {
+        Fetched::Nothing => return None,
         Fetched::Message(message) => match message.read() {
             Ok(delayed) => (Incoming::Message(Rc::new(delayed)), message),
             Err(problem) => {
@@ -104,7 +99,7 @@ fn read(fetched: Fetched) -> (Incoming, DelayedMessage) {
             let id = message_id.and_then(|id| Uuid::try_parse(&id).ok());
             (Incoming::Unreadable { raw, id, problem }, message)
         }
-    }
+    })
 }
 
 fn strange(problem: &str) -> Error {
@@ -202,14 +197,8 @@ async fn remove(
     removed: &mut Removed,
 ) -> Result<(), Left> {
     let settings = core.host.delayed;
-    let mut lingering = std::mem::take(&mut *core.stored.lingering.borrow_mut());
-    lingering.retain(|other| Some(*other) != id);
     let answer = ask_to_the_end(core, "remove", store.remove(message.clone())).await;
-    if answer.is_err() && !settings.mode.remembers() {
-        lingering.extend(id);
-        lingering.drain(..lingering.len().saturating_sub(COUNTED));
-    }
-    core.stored.lingering.replace(lingering);
+    note_lingering(core, id, answer.is_err() && !settings.mode.remembers());
     match answer {
         Ok(_) => {
             core.stored.dispatch.success();
@@ -225,12 +214,23 @@ async fn remove(
     }
 }
 
+/// Whether a message that was dispatched is still in the store, and nothing else says that it was.
+fn note_lingering(core: &Core, id: Option<Uuid>, lingers: bool) {
+    let mut lingering = core.stored.lingering.borrow_mut();
+    lingering.retain(|other| Some(*other) != id);
+    if lingers {
+        lingering.extend(id);
+        let first = lingering.len().saturating_sub(COUNTED);
+        lingering.drain(..first);
+    }
+}
+
 /// How often a message was tried by now, this time included. A store that does not count is not believed.
 fn attempt(core: &Core, id: Option<Uuid>, counted: u64) -> u64 {
     let mut attempts = core.stored.attempts.borrow_mut();
     let Some(id) = id else { return counted + 1 };
     if attempts.len() >= COUNTED {
-        *attempts = crate::map::Map::default();
+        *attempts = Map::default();
     }
     let known = attempts.get(&id).copied().unwrap_or_default();
     let attempt = known.max(counted) + 1;

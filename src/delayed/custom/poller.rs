@@ -126,11 +126,6 @@ impl StorePoller {
         state.ring();
     }
 
-    /// The page sleeps: another context is to lead, and nothing that the store has begun for this one is to be in its way.
-    pub(crate) fn let_go(&self) {
-        self.close();
-    }
-
     /// Calls may be made from now on.
     pub(crate) fn open(&self) {
         self.calls.open();
@@ -141,7 +136,7 @@ impl StorePoller {
         self.calls.ended(core).await;
     }
 
-    /// The broker is closed.
+    /// The broker is closed, or the page sleeps: another context is to lead, and nothing that the store has begun for this one is to be in its way.
     pub(crate) fn close(&self) {
         self.role.let_go();
         self.calls.close();
@@ -156,11 +151,6 @@ impl Chore {
     fn longest_pause(self) -> f64 {
         if self == Self::Clean { LONGEST } else { 10_000.0 }
     }
-}
-
-/// Whether there is somebody to work for.
-pub(super) fn is_alive(core: &Core) -> bool {
-    core.is_open()
 }
 
 /// The earlier of two times.

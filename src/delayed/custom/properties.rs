@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use num_traits::ToPrimitive;
 use uuid::Uuid;
 
 use super::store::DelayedMessage;
@@ -80,7 +79,7 @@ impl DelayedMessage {
             headers: self.headers.clone(),
             body: self.body.clone(),
             time: self.time,
-            waits: self.number_of_retries.to_u64().unwrap_or(u64::MAX),
+            waits: self.number_of_retries,
             seen: self.property(DEDUPE_ID).cloned(),
             hop: None,
         })

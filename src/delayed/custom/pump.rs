@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::calls::ask;
 use super::hop::{Claim, NotStored, Stored, behind, read, rows, shown, stamp_of, whole};
-use super::poller::{again_at, back_off, is_alive, pause};
+use super::poller::{again_at, back_off, pause};
 use super::step::{Came, Step};
 use super::{DelayedMessage, DelayedMessageStore, hop};
 use crate::clock::Instant;
@@ -78,7 +78,7 @@ pub(super) async fn pump(
     let mut again: Option<Instant> = None;
     // What waits keeps those of its time and destination behind it: they were stored after it.
     let mut waiting: Vec<Waiting> = resumed.map(|(_, waiting)| waiting).unwrap_or_default();
-    while is_alive(core) {
+    while core.is_open() {
         let page = read_page(core, &range).await.map_err(|error| Pause::of(core, &error))?;
         if let Some(problem) = &page.problem {
             // It goes to the error queue as it is. Where there is no room for that, the others go on.
@@ -101,7 +101,7 @@ pub(super) async fn pump(
                 continue;
             }
             // While the page slept others may have pumped.
-            if core.gate.closings() != page.closings || !is_alive(core) {
+            if core.gate.closings() != page.closings || !core.is_open() {
                 return Ok(Some(now));
             }
             match give(core, store, delayed, hop).await {
