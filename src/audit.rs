@@ -32,6 +32,7 @@ use crate::record::float;
 use crate::reuse::{Reuse, named};
 use crate::seen::due_key;
 use crate::store::{Direction, Key, Mode, Range, Store, StoreName, Tx, transact};
+use crate::transmission::name_of;
 use crate::turn::{HeldTurn, OutgoingTurn, Turn};
 
 /// Reads everything in one storage transaction and lists what contradicts something else; an empty list: the database is sound.
@@ -207,6 +208,7 @@ impl Audit {
                     self.find("timer", (id, &timer.name), "there are two of them, or its side has ended");
                 }
             }
+            expected.members.extend(name_of(conversation, role));
             expected.add(&self.catalog, conversation, id, side, counters);
             let group = conversation.group(role);
             let state = state_key(&group);
@@ -327,8 +329,8 @@ impl Expected {
             self.turns.extend([Some(turn.key()), turn.twin_key()].into_iter().flatten());
         }
         self.turns.extend(side.held_turn.map(|order| HeldTurn { queue, order, side: id }.key()));
-        let outgoing = side.outgoing.as_ref().and_then(|outgoing| outgoing.turn);
-        self.turns.extend(outgoing.map(|time| OutgoingTurn { priority: side.priority, time, side: id }.key()));
+        let outgoing = OutgoingTurn::of(conversation, id.role);
+        self.turns.extend(outgoing.iter().flat_map(|turn| [turn.key(), turn.twin_key()]));
         let sum = self.counters.entry(side.service).or_default();
         sum.ready += counters.ready;
         sum.kept += counters.kept;

@@ -31,6 +31,7 @@ impl Work<'_> {
                 self.reconcile(id, &arrivals);
                 self.remember_route(id);
             }
+            self.rename(number);
             let Some(cached) = self.changes.conversations.get(&number) else { continue };
             let lane = |conversation: &Option<Box<Conversation>>| conversation.as_deref().and_then(Lane::of);
             match (lane(&cached.stored), lane(&cached.current)) {
@@ -165,13 +166,8 @@ impl Work<'_> {
             cached.current.as_ref().and_then(|current| current.side(id.role)),
         );
         let held = |side: &Side| side.held_turn.map(|order| HeldTurn { queue: queue(side), order, side: id });
-        let outgoing = |side: &Side| {
-            side.outgoing.as_ref().and_then(|outgoing| outgoing.turn).map(|time| OutgoingTurn {
-                priority: side.priority,
-                time,
-                side: id,
-            })
-        };
+        let outgoing = |conversation: &Option<Box<Conversation>>| OutgoingTurn::of(conversation.as_ref()?, id.role);
+        let outgoing = (outgoing(&cached.stored), outgoing(&cached.current));
 
         let mut writes = Vec::new();
         if turns.0 != turns.1 {
@@ -184,15 +180,17 @@ impl Work<'_> {
                 .flatten();
             writes.extend(new.map(|(key, record)| Change::Put(StoreName::Turns, key, record)));
         }
-        let others = |side: &Side| {
-            [held(side).map(|turn| (turn.key(), turn.record())), outgoing(side).map(|turn| (turn.key(), turn.record()))]
-        };
-        let (old, new) = (before.map(others).unwrap_or_default(), after.map(others).unwrap_or_default());
-        for (old, new) in old.into_iter().zip(new) {
-            if old.as_ref().map(|(key, _)| key) != new.as_ref().map(|(key, _)| key) {
-                writes.extend(old.map(|(key, _)| Change::Delete(StoreName::Turns, key)));
-                writes.extend(new.map(|(key, record)| Change::Put(StoreName::Turns, key, record)));
-            }
+        if outgoing.0 != outgoing.1 {
+            let keys = |turn: OutgoingTurn| [turn.key(), turn.twin_key()];
+            writes.extend(outgoing.0.into_iter().flat_map(keys).map(|key| Change::Delete(StoreName::Turns, key)));
+            let puts =
+                |turn: OutgoingTurn| keys(turn.clone()).map(|key| Change::Put(StoreName::Turns, key, turn.record()));
+            writes.extend(outgoing.1.into_iter().flat_map(puts));
+        }
+        let (old, new) = (before.and_then(held), after.and_then(held));
+        if old != new {
+            writes.extend(old.map(|turn| Change::Delete(StoreName::Turns, turn.key())));
+            writes.extend(new.map(|turn| Change::Put(StoreName::Turns, turn.key(), turn.record())));
         }
         self.changes.writes.extend(writes);
         if turns.0 != turns.1 {

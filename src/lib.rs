@@ -137,6 +137,7 @@ pub mod store;
 mod suspend;
 mod sweep;
 mod transaction;
+mod transmission;
 mod turn;
 mod verbs;
 mod views;
@@ -162,6 +163,7 @@ pub use recoverability::{Failure, FailureKind, Finally, Next, Recoverability, Re
 pub use rows::{Message, Rows};
 pub use stats::Counts;
 pub use transaction::Transaction;
+pub use transmission::{Acknowledgement, MessageEnvelope};
 pub use verbs::{
     BeginDialog, ConversationInfo, DEDUPE_WINDOW, Destination, EndError, EndOptions, EndResult, EnqueueOptions,
     OutgoingMessage, ReceiveOptions, Send, TimerOptions,

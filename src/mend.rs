@@ -150,9 +150,8 @@ fn mend_turn(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
         let turn = Turn::of(conversation, id, queue);
         let to_receive = turn.filter(|turn| turn.key() == *key || turn.twin_key().as_ref() == Some(key));
         let held = side.held_turn.map(|order| HeldTurn { queue, order, side: id }).filter(|turn| turn.key() == *key);
-        let outgoing = side.outgoing.as_ref().and_then(|outgoing| outgoing.turn);
-        let outgoing = outgoing.map(|time| OutgoingTurn { priority: side.priority, time, side: id });
-        let outgoing = outgoing.filter(|turn| turn.key() == *key).map(|turn| turn.record());
+        let outgoing = OutgoingTurn::of(conversation, id.role);
+        let outgoing = outgoing.filter(|turn| turn.key() == *key || turn.twin_key() == *key).map(|turn| turn.record());
         record = to_receive.map(|turn| turn.record()).or(held.map(|turn| turn.record())).or(outgoing);
     }
     work.write(match record {

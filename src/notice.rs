@@ -30,6 +30,10 @@ pub struct Notice {
     pub disabled: Vec<(Rc<str>, &'static str)>,
     /// Messages whose handlers failed.
     pub failed: Vec<Failed>,
+    /// Messages that far brokers have acknowledged, by id, and the endpoints that sent them.
+    pub transmitted: Vec<(Rc<str>, Rc<str>)>,
+    /// Endpoints whose messages can't be transmitted for now, and why.
+    pub unsent: Vec<(Rc<str>, Rc<str>)>,
     /// Not of a commit: what goes wrong and is no message's fault.
     pub critical: Vec<Critical>,
     /// The earliest time at which something new is due: the pollers of all contexts want to know.
@@ -102,7 +106,7 @@ pub struct Dropped {
 /// What a notice told at a time: [`Notice::back_to`] takes back what was added since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
-    lengths: [usize; 6],
+    lengths: [usize; 8],
     flags: [bool; 5],
     due: Option<Instant>,
 }
@@ -111,8 +115,11 @@ impl Notice {
     /// What it tells by now.
     pub(crate) fn told(&self) -> Told {
         let (queues, enqueued) = (self.queues.len(), self.enqueued.len());
+        let (transmitted, unsent) = (self.transmitted.len(), self.unsent.len());
+        let (states, dropped) = (self.states.len(), self.dropped.len());
+        let (disabled, failed) = (self.disabled.len(), self.failed.len());
         Told {
-            lengths: [queues, enqueued, self.states.len(), self.dropped.len(), self.disabled.len(), self.failed.len()],
+            lengths: [queues, enqueued, states, dropped, disabled, failed, transmitted, unsent],
             flags: [self.conversations, self.delayed, self.transmission, self.archive, self.hop],
             due: self.due,
         }
@@ -120,13 +127,15 @@ impl Notice {
 
     /// Tells no more than it did then.
     pub(crate) fn back_to(&mut self, told: Told) {
-        let [queues, enqueued, states, dropped, disabled, failed] = told.lengths;
+        let [queues, enqueued, states, dropped, disabled, failed, transmitted, unsent] = told.lengths;
         self.queues.truncate(queues);
         self.enqueued.truncate(enqueued);
         self.states.truncate(states);
         self.dropped.truncate(dropped);
         self.disabled.truncate(disabled);
         self.failed.truncate(failed);
+        self.transmitted.truncate(transmitted);
+        self.unsent.truncate(unsent);
         [self.conversations, self.delayed, self.transmission, self.archive, self.hop] = told.flags;
         self.due = told.due;
     }
@@ -166,6 +175,8 @@ impl Notice {
         self.dropped.extend(other.dropped.iter().cloned());
         self.disabled.extend(other.disabled.iter().cloned());
         self.failed.extend(other.failed.iter().cloned());
+        self.transmitted.extend(other.transmitted.iter().cloned());
+        self.unsent.extend(other.unsent.iter().cloned());
         self.critical.extend(other.critical.iter().cloned());
         other.due.into_iter().for_each(|at| self.due_by(at));
     }

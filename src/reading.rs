@@ -271,6 +271,12 @@ impl Run {
         Ok(self.row_with(index, Body { value: value.into(), packing, size: self.size_of(index) }))
     }
 
+    /// The id of one of its rows.
+    pub(crate) fn id_of(&self, index: usize) -> Rc<str> {
+        let id = self.columns.ids.byte_slice(index * 16, index * 16 + 16).bytes();
+        crate::ids::text(id.and_then(|bytes| uuid::Uuid::from_slice(&bytes).ok()).unwrap_or_default())
+    }
+
     /// The same with another body.
     pub(crate) fn row_with(&self, index: usize, body: Body) -> Row {
         let id = self.columns.ids.byte_slice(index * 16, index * 16 + 16).bytes();

@@ -5,8 +5,9 @@
 //! | to receive | [queue, 0, 10 − priority, order, side] | the side has unread rows |
 //! | to receive in a group | [queue, 1, group, 10 − priority, order, side] | so, and the side was put into a group |
 //! | to come in | [queue, 2, order, side] | messages wait outside because the queue is off |
-//! | to transmit | [0, 3, 10 − priority, time, side] | rows wait for their transmission |
+//! | to transmit | [0, 3, far service, when, 10 − priority, time, side] and [0, 4, time, side] | rows wait for their transmission |
 //!
+//! "When" is 0 for what may be handed over at once, "time" since when something waits.
 //! The order in a key is a lower bound of the order of the side's oldest unread row: it is corrected when somebody looks, not at every
 //! RECEIVE.
 
@@ -15,10 +16,11 @@ use std::rc::Rc;
 use num_traits::ToPrimitive;
 
 use crate::body::Value;
+use crate::clock::Instant;
 use crate::conversation::Conversation;
-use crate::ids::SideId;
+use crate::ids::{Role, SideId};
 use crate::record::{self, Fields, Read};
-use crate::store::{Key, Range};
+use crate::store::{Bound, Key, Range};
 
 /// A turn to receive.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,31 +166,84 @@ impl HeldTurn {
     }
 }
 
-/// The turn of a side with rows to transmit.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The turns of a side with rows to transmit: one among those for the same service, and one among all.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OutgoingTurn {
+    /// The far service.
+    pub(crate) service: Rc<str>,
+    /// When something may be handed over; 0: at once.
+    pub(crate) at: Instant,
     pub(crate) priority: u32,
-    pub(crate) time: f64,
+    /// Since when something waits.
+    pub(crate) time: Instant,
     pub(crate) side: SideId,
 }
 
 impl OutgoingTurn {
+    /// The one of a side; `None`: it has nothing to transmit, or may not.
+    pub(crate) fn of(conversation: &Conversation, role: Role) -> Option<Self> {
+        let side = conversation.side(role)?;
+        let outgoing = side.outgoing.as_ref()?;
+        Some(Self {
+            service: Rc::clone(conversation.service(role.other())),
+            at: outgoing.ready_at(side.next_send),
+            priority: side.priority,
+            time: outgoing.turn?,
+            side: conversation.id_of(role),
+        })
+    }
+
+    /// All, whoever has waited longest first.
     pub(crate) fn all() -> Range {
+        Range::prefix(vec![0u32.into(), 4u32.into()])
+    }
+
+    /// Those of all services, service by service.
+    pub(crate) fn by_service() -> Range {
         Range::prefix(vec![0u32.into(), 3u32.into()])
     }
 
-    /// Those of one priority, who has waited longest first.
-    pub(crate) fn of_priority(priority: u32) -> Range {
-        Range::prefix(vec![0u32.into(), 3u32.into(), rank(priority)])
+    /// Where those of the services behind one begin.
+    pub(crate) fn after_service(service: &str) -> Key {
+        // No part of a key comes behind an empty list.
+        Key::list([0u32.into(), 3u32.into(), service.into(), Key::List(Vec::new())])
+    }
+
+    /// Those for a service that may be handed over at once, of one priority, whoever has waited longest first.
+    pub(crate) fn ready(service: &str, priority: u32) -> Range {
+        Range::prefix(vec![0u32.into(), 3u32.into(), service.into(), 0u32.into(), rank(priority)])
+    }
+
+    /// Those for a service that wait for a time, the earliest first.
+    pub(crate) fn waiting(service: &str) -> Range {
+        let kind = [0u32.into(), 3u32.into(), Key::from(service)];
+        let behind =
+            |parts: &[Key]| Key::List(kind.iter().chain(parts).cloned().chain([Key::List(Vec::new())]).collect());
+        Range { lower: Bound::Excluding(behind(&[0u32.into()])), upper: Bound::Excluding(behind(&[])) }
     }
 
     pub(crate) fn key(&self) -> Key {
-        Key::list([0u32.into(), 3u32.into(), rank(self.priority), self.time.into(), number(self.side.number())])
+        Key::list([
+            0u32.into(),
+            3u32.into(),
+            (&*self.service).into(),
+            self.at.into(),
+            rank(self.priority),
+            self.time.into(),
+            number(self.side.number()),
+        ])
+    }
+
+    /// The key of its twin.
+    pub(crate) fn twin_key(&self) -> Key {
+        Key::list([0u32.into(), 4u32.into(), self.time.into(), number(self.side.number())])
     }
 
     pub(crate) fn record(&self) -> Value {
         Value::list(vec![
             Value::from(1u32),
+            Value::from(&*self.service),
+            Value::from(self.at),
             Value::from(self.priority),
             Value::from(self.time),
             record::value(self.side.number()),
@@ -197,6 +252,12 @@ impl OutgoingTurn {
 
     pub(crate) fn read(value: &Value) -> Read<Self> {
         let mut fields = Fields::open(value)?;
-        Ok(Self { priority: fields.small()?, time: fields.float()?, side: SideId::from_number(fields.number()?) })
+        Ok(Self {
+            service: fields.text()?,
+            at: fields.float()?,
+            priority: fields.small()?,
+            time: fields.float()?,
+            side: SideId::from_number(fields.number()?),
+        })
     }
 }

@@ -154,16 +154,45 @@ pub(crate) struct Held {
     pub(crate) ends: bool,
 }
 
-/// What a side has to do with a far broker.
+/// What a side has to do with a far broker. Numbers are those of what the side has sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outgoing {
     /// The next number that is not acknowledged.
     pub(crate) acknowledged: u64,
-    /// The order of the turn to transmit, while there is one.
+    /// Since when something waits, as its turn to transmit says; `None`: nothing waits, or it is held.
     pub(crate) turn: Option<Instant>,
+    /// How often in a row the transport could not take the next one.
     pub(crate) attempts: u64,
-    pub(crate) next_attempt: Option<u64>,
+    /// Why, and until when nothing is handed over.
     pub(crate) reason: Rc<str>,
+    pub(crate) retry_at: Option<Instant>,
+    /// The number after the highest that was ever handed over.
+    pub(crate) handed: u64,
+    /// A transport has accepted what comes before this number: it is offered again then.
+    pub(crate) accepted: u64,
+    pub(crate) offer_again_at: Option<Instant>,
+    /// The far broker has acknowledged something, so it is known which one it is.
+    pub(crate) is_confirmed: bool,
+    /// The route that something was handed to last.
+    pub(crate) via: Option<Rc<str>>,
+    /// What waits is an Error of the broker's own: it goes although nothing else may be sent any more.
+    pub(crate) is_last_word: bool,
+}
+
+impl Outgoing {
+    /// The first number that is to be handed over next.
+    pub(crate) fn next(&self) -> u64 {
+        self.acknowledged.max(self.accepted)
+    }
+
+    /// When something may be handed over, as far as the side's numbers go; 0: at once.
+    pub(crate) fn ready_at(&self, next_send: u64) -> Instant {
+        if let Some(at) = self.retry_at {
+            return at;
+        }
+        let goes_on = self.is_confirmed || self.accepted <= self.acknowledged;
+        if goes_on && self.next() < next_send { 0.0 } else { self.offer_again_at.unwrap_or(0.0) }
+    }
 }
 
 /// One end of a conversation.

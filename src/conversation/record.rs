@@ -331,13 +331,19 @@ impl Retry {
 
 impl Outgoing {
     fn record(&self) -> Value {
-        let turn = self.turn.map_or_else(Value::null, Value::from);
+        let time = |time: Option<Instant>| time.map_or_else(Value::null, Value::from);
         Value::list(vec![
             record::value(self.acknowledged),
-            turn,
+            time(self.turn),
             record::value(self.attempts),
-            optional(self.next_attempt),
+            time(self.retry_at),
             Value::from(&*self.reason),
+            record::value(self.handed),
+            record::value(self.accepted),
+            time(self.offer_again_at),
+            Value::from(self.is_confirmed),
+            record::optional(self.via.as_deref()),
+            Value::from(self.is_last_word),
         ])
     }
 
@@ -346,14 +352,18 @@ impl Outgoing {
             return Ok(None);
         }
         let mut fields = Fields::part(value)?;
-        let acknowledged = fields.number()?;
-        let turn = fields.any().number();
         Ok(Some(Self {
-            acknowledged,
-            turn,
+            acknowledged: fields.number()?,
+            turn: fields.any().number(),
             attempts: fields.number()?,
-            next_attempt: fields.optional_number()?,
+            retry_at: fields.any().number(),
             reason: fields.text()?,
+            handed: fields.optional_number()?.unwrap_or_default(),
+            accepted: fields.optional_number()?.unwrap_or_default(),
+            offer_again_at: fields.any().number(),
+            is_confirmed: fields.any().boolean() == Some(true),
+            via: fields.optional_text()?,
+            is_last_word: fields.any().boolean() == Some(true),
         }))
     }
 }

@@ -30,6 +30,12 @@ const RUNS: u64 = 64;
 pub(crate) fn is_local(work: &mut Work<'_>, conversation: &Conversation) -> Outcome<bool> {
     let here =
         conversation.to_broker.as_deref().is_none_or(|broker| broker == "current" || *broker == *work.core.instance_id);
+    // What a far broker has been told of is told to the end.
+    let was_handed =
+        |role| conversation.side(role).and_then(|side| side.outgoing.as_ref()).is_some_and(|sent| sent.handed > 0);
+    if conversation.far_broker.is_some() || was_handed(Role::Initiator) || was_handed(Role::Target) {
+        return Ok(false);
+    }
     if here && !work.catalog.services.contains_key(&conversation.target_service) {
         work.queue(FIRST_QUEUE)?;
     }

@@ -141,17 +141,10 @@ fn oldest_held(work: &mut Work<'_>, queue: u32) -> Outcome<Option<Instant>> {
     Ok(first_row(work, turn.side, true)?.map(|(_, time)| time))
 }
 
-/// The key of a turn to transmit says since when there is something.
+/// The first of the turns to transmit says since when something waits.
 fn oldest_outgoing(work: &mut Work<'_>) -> Outcome<Option<Instant>> {
-    let mut oldest = Oldest::default();
-    for priority in 1..=10 {
-        let range = OutgoingTurn::of_priority(priority);
-        oldest.among(
-            work.read_range(StoreName::Turns, range, Some(1), OutgoingTurn::read)
-                .map(|turns| turns.first().map(|turn| turn.time)),
-        )?;
-    }
-    oldest.time()
+    let turns = work.read_range(StoreName::Turns, OutgoingTurn::all(), Some(1), OutgoingTurn::read)?;
+    Ok(turns.first().map(|turn| turn.time))
 }
 
 /// The order of a row, and when it was sent.

@@ -138,6 +138,7 @@ fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) ->
         return Ok(());
     };
     let reason: Rc<str> = match &*outgoing.reason {
+        "" if outgoing.handed > outgoing.acknowledged => "It was handed over, and has not been acknowledged.".into(),
         "" => match conversation.service(id.role.other()) {
             service if is_local(work, &conversation)? => {
                 format!("The service \"{service}\" was defined meanwhile: it comes in.").into()
@@ -189,7 +190,7 @@ fn add(
             message_type: run.columns.types.get(index).cloned().unwrap_or_else(|| "".into()),
             priority: side.map_or(5, |side| side.priority),
             attempts: outgoing.map_or(0, |outgoing| outgoing.attempts),
-            next_attempt: outgoing.and_then(|outgoing| outgoing.next_attempt).map(crate::record::float),
+            next_attempt: outgoing.and_then(|outgoing| outgoing.retry_at),
             transmission_status: Rc::clone(reason),
             body: apart.map_or_else(|| run.columns.bodies.item(index), |(_, body)| body.clone()),
             packing: run.columns.packings.item(index).number().unwrap_or(0.0),

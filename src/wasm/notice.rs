@@ -87,6 +87,11 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
             Value::object(vec![("source", Value::from(&*critical.source)), ("error", thrown(&critical.error))])
         })
         .collect();
+    let pairs = |pairs: &[(Rc<str>, Rc<str>)]| {
+        Value::list(
+            pairs.iter().map(|(one, other)| Value::list(vec![Value::from(&**one), Value::from(&**other)])).collect(),
+        )
+    };
     let notice = Value::object(vec![
         ("queues", names(&notice.queues)),
         ("enqueued", names(&notice.enqueued)),
@@ -99,6 +104,8 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("disabled", Value::list(disabled)),
         ("failed", Value::list(failed)),
         ("critical", Value::list(critical)),
+        ("transmitted", pairs(&notice.transmitted)),
+        ("unsent", pairs(&notice.unsent)),
         ("due", notice.due.map_or_else(Value::null, Value::from)),
         ("hop", Value::from(notice.hop)),
         ("role", optional(notice.role.map(RoleNotice::name))),

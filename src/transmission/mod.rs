@@ -1,0 +1,12 @@
+//! Transmission: messages for services of other brokers go out, theirs come in, each once and in order.
+//!
+//! A row that is sent to a far service stays with the endpoint that sent it until it is acknowledged: the copy that retention keeps and the row to
+//! be transmitted are one record. The endpoint says up to where everything is acknowledged, and a turn, that something waits.
+
+mod acknowledge;
+mod envelope;
+mod name;
+
+pub(crate) use acknowledge::acknowledge;
+pub use envelope::{Acknowledgement, MessageEnvelope};
+pub(crate) use name::{find, name_of};
