@@ -3,6 +3,7 @@
 mod delayed;
 mod enqueue;
 mod heard;
+mod transmit;
 mod views;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,8 @@ use crate::verbs::{
 use crate::waiting::wait_for;
 use crate::work::Purpose;
 
+pub use transmit::Transmitted;
+
 /// How long a verb waits for a group that another holds, in milliseconds.
 pub const LOCK_TIMEOUT: f64 = 5_000.0;
 
@@ -38,6 +41,8 @@ pub struct Broker {
     tally: Rc<Tally>,
     closed: Cell<bool>,
     listeners: RefCell<Vec<u64>>,
+    /// The routes that it was given.
+    routes: RefCell<Vec<u64>>,
 }
 
 impl fmt::Debug for Broker {
@@ -65,12 +70,14 @@ impl Broker {
         core.brokers.set(core.brokers.get() + 1);
         core.keep_polling();
         core.keep_polling_store();
+        core.keep_transmitting();
         Self {
             tally: core.new_tally(),
             core,
             lock_timeout: LOCK_TIMEOUT,
             closed: Cell::new(false),
             listeners: RefCell::default(),
+            routes: RefCell::default(),
         }
     }
 
@@ -314,7 +321,8 @@ impl Broker {
             }
         }
         let round = self.core.poll_store(true).await;
-        round.problem.map_or(Ok(moved + round.moved), Err)
+        moved += round.moved + self.transmit_due().await;
+        round.problem.map_or(Ok(moved), Err)
     }
 
     /// Begins a transaction: what is done in it is committed together, or not at all.
@@ -334,6 +342,7 @@ impl Broker {
             self.core.brokers.set(self.core.brokers.get().saturating_sub(1));
             self.core.poller.ring();
         }
+        self.remove_routes();
         if !self.core.is_open() {
             self.core.stored.close();
             self.core.locks.sieges.clear();

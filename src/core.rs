@@ -23,6 +23,7 @@ use crate::store::{Key, Mode, Store, StoreName, Tx, transact};
 use crate::suspend::{Gate, gated};
 use crate::sweep::DeadEntries;
 use crate::transaction::{Loss, Transaction};
+use crate::transmission::Transmission;
 use crate::waiting::Bell;
 use crate::work::{Number, Numbers};
 
@@ -88,6 +89,7 @@ pub(crate) struct Core {
     pub(crate) poller: Poller,
     /// Of a store of the application's own.
     pub(crate) stored: StorePoller,
+    pub(crate) transmission: Transmission,
     /// A record that could not be read, and was passed over: it is to be mended.
     pub(crate) passed_over: RefCell<Option<Error>>,
     /// Brokers that are not closed.
@@ -144,6 +146,7 @@ impl Core {
             dead: DeadEntries::default(),
             poller: Poller::default(),
             stored: StorePoller::default(),
+            transmission: Transmission::default(),
             passed_over: RefCell::default(),
             brokers: Cell::new(0),
             closed: Cell::new(false),
@@ -315,6 +318,9 @@ impl Core {
             notice.due.into_iter().for_each(|at| self.poll_by(at));
             if notice.hop {
                 self.pump_by();
+            }
+            if notice.transmission {
+                self.transmit_by();
             }
         }
     }

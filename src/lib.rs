@@ -128,6 +128,7 @@ mod record;
 mod recoverability;
 mod retention;
 mod reuse;
+mod role;
 mod rows;
 mod seen;
 mod siege;
@@ -152,18 +153,18 @@ mod work;
 
 #[cfg(feature = "audit")]
 pub use audit::audit;
-pub use broker::{Broker, LOCK_TIMEOUT};
+pub use broker::{Broker, LOCK_TIMEOUT, Transmitted};
 pub use commit::Cancelled;
 pub use core::{Host, Listener};
 pub use delayed::{BreakerState, Delay, DelayedMessageStore, DelayedSettings, Fetched, TransactionMode};
 pub use error_queue::FailedFilter;
 pub use group::{Guard, Locks, Sharing};
-pub use notice::{Critical, Dropped, Failed, Notice, RoleNotice};
+pub use notice::{Critical, Dropped, Failed, Notice, RoleKind, RoleNotice};
 pub use recoverability::{Failure, FailureKind, Finally, Next, Recoverability, Recovered, Thrown};
 pub use rows::{Message, Rows};
 pub use stats::Counts;
 pub use transaction::Transaction;
-pub use transmission::{Acknowledgement, MessageEnvelope};
+pub use transmission::{Acknowledgement, MessageEnvelope, Refusal, Reply, SendResult, Transport};
 pub use verbs::{
     BeginDialog, ConversationInfo, DEDUPE_WINDOW, Destination, EndError, EndOptions, EndResult, EnqueueOptions,
     OutgoingMessage, ReceiveOptions, Send, TimerOptions,

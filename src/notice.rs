@@ -46,16 +46,25 @@ pub struct Notice {
     pub released: bool,
 }
 
-/// What contexts tell each other about who polls a store of the application's own.
+/// What contexts tell each other about who does a thing for all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleNotice {
+    /// The name of the role: "poller", or "route:" and the name of the far service.
+    pub role: Rc<str>,
+    /// What is said of it.
+    pub kind: RoleKind,
+}
+
+/// What is said of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoleNotice {
-    /// The one that leads can't be seen: whoever waits and can be seen may ask for it.
+pub enum RoleKind {
+    /// The one that has it can't be seen: whoever waits and can be seen may ask for it.
     Hidden,
-    /// One that waits can be seen: if the one that leads can't be, it hands over.
+    /// One that waits can be seen: if the one that has it can't be, it hands over.
     Wanted,
 }
 
-impl RoleNotice {
+impl RoleKind {
     /// The name.
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +75,7 @@ impl RoleNotice {
 
     /// The one with a name.
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Hidden, Self::Wanted].into_iter().find(|role| role.name() == name)
+        [Self::Hidden, Self::Wanted].into_iter().find(|kind| kind.name() == name)
     }
 }
 

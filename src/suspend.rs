@@ -198,6 +198,7 @@ impl Core {
         self.host.store.let_go();
         self.poller.ring();
         self.stored.close();
+        self.transmission.close();
     }
 
     fn restore(self: &Rc<Self>) {
@@ -211,6 +212,9 @@ impl Core {
         self.keep_polling();
         self.pump_eagerly();
         self.keep_polling_store();
+        self.transmit_by();
+        self.keep_transmitting();
+        self.ask_for_roles();
         let queues = self.catalog().queues.keys().cloned().collect();
         let (conversations, delayed, transmission, archive) = (true, true, true, true);
         self.tell(&Notice { queues, conversations, delayed, transmission, archive, ..Notice::default() });
@@ -235,6 +239,9 @@ impl Broker {
         self.core.poll_by(self.core.host.clock.now());
         self.core.poller.ring();
         self.core.pump_eagerly();
+        self.core.transmit_by();
+        self.core.ask_for_roles();
+        self.core.offer_roles();
     }
 
     /// Whether [`Broker::suspend`] was called last.

@@ -203,6 +203,20 @@ impl OutgoingTurn {
         Range::prefix(vec![0u32.into(), 3u32.into()])
     }
 
+    /// Those of one service, what may be handed over at once first.
+    pub(crate) fn of_service(service: &str) -> Range {
+        Range::prefix(vec![0u32.into(), 3u32.into(), service.into()])
+    }
+
+    /// The service in a key, and when something may be handed over.
+    pub(crate) fn place(key: &Key) -> Option<(Rc<str>, Instant)> {
+        let Key::List(parts) = key else { return None };
+        match (parts.get(2)?, parts.get(3)?) {
+            (Key::Text(service), Key::Number(at)) => Some((Rc::clone(service), *at)),
+            _ => None,
+        }
+    }
+
     /// Where those of the services behind one begin.
     pub(crate) fn after_service(service: &str) -> Key {
         // No part of a key comes behind an empty list.

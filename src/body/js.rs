@@ -154,6 +154,16 @@ impl Value {
         Self(Reflect::get(&self.0, &wasm_bindgen::intern(name).into()).unwrap_or(JsValue::UNDEFINED))
     }
 
+    /// An object with the fields of this one, if it is an object, and more.
+    #[must_use]
+    pub(crate) fn with_fields(&self, more: Vec<(&'static str, Self)>) -> Self {
+        let all = Self::object(more);
+        match (self.0.dyn_ref::<Object>(), all.0.dyn_ref::<Object>()) {
+            (Some(own), Some(more)) => Self(Object::assign(&Object::assign(&Object::new(), own), more).into()),
+            _ => all,
+        }
+    }
+
     /// A structured clone: nothing in it is shared with this one.
     ///
     /// # Errors

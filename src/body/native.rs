@@ -184,6 +184,16 @@ impl Value {
         }
     }
 
+    /// An object with the fields of this one, if it is an object, and more.
+    #[must_use]
+    pub(crate) fn with_fields(&self, more: Vec<(&'static str, Self)>) -> Self {
+        let own = match self {
+            Self::Object(fields) => fields.clone(),
+            _ => Vec::new(),
+        };
+        Self::Object(own.into_iter().chain(more.into_iter().map(|(name, value)| (name.into(), value))).collect())
+    }
+
     /// A structured clone: nothing in it is shared with this one.
     ///
     /// # Errors

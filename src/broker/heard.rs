@@ -30,6 +30,7 @@ impl Broker {
         self.core.locks.sieges.clear();
         self.core.poller.ring();
         self.core.stored.close();
+        self.core.transmission.close();
     }
 
     /// Another context has committed something that is due at a time.
@@ -42,8 +43,13 @@ impl Broker {
         self.core.pump_by();
     }
 
-    /// What another context says about who leads.
-    pub fn hear_of_role(&self, notice: RoleNotice) {
+    /// Another context has committed something that is to be transmitted.
+    pub fn transmission_elsewhere(&self) {
+        self.core.transmit_by();
+    }
+
+    /// What another context says about who does a thing for all.
+    pub fn hear_of_role(&self, notice: &RoleNotice) {
         self.core.hear_of_role(notice);
     }
 

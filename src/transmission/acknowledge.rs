@@ -12,6 +12,15 @@ use crate::work::Work;
 /// Everything that an endpoint has sent below `end` has arrived for good: the rows go, unless retention keeps them as copies. With the last of them
 /// goes an endpoint that has ENDed. Gives how many they were. The conversation is to be saved.
 pub(crate) fn acknowledge(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, end: u64) -> Outcome<u64> {
+    go(work, conversation, role, end, true)
+}
+
+/// The same for what will never arrive, and is elsewhere by now.
+pub(crate) fn let_go(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, end: u64) -> Outcome<u64> {
+    go(work, conversation, role, end, false)
+}
+
+fn go(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, end: u64, has_arrived: bool) -> Outcome<u64> {
     let (id, handle) = (conversation.id_of(role), conversation.handle(role));
     let Some(side) = conversation.side(role) else { return Ok(0) };
     let Some(outgoing) = side.outgoing.as_ref() else { return Ok(0) };
@@ -27,14 +36,15 @@ pub(crate) fn acknowledge(work: &mut Work<'_>, conversation: &mut Conversation, 
     let was_waiting = outgoing.turn.is_some();
     outgoing.acknowledged = end;
     outgoing.handed = outgoing.handed.max(end);
-    outgoing.is_confirmed = true;
+    outgoing.is_confirmed |= has_arrived;
     (outgoing.attempts, outgoing.retry_at, outgoing.reason) = (0, None, "".into());
     outgoing.offer_again_at = outgoing.offer_again_at.filter(|_| outgoing.accepted > end);
     let next = runs.iter().find(|run| run.last >= end);
     let next = next.and_then(|run| run.times.get(usize::try_from(end.saturating_sub(run.first())).ok()?)).copied();
     outgoing.turn = outgoing.turn.filter(|_| end < side.next_send).map(|time| next.unwrap_or(time));
     for run in runs.iter().filter(|run| run.first() < end) {
-        for number in run.first().max(first)..end.min(run.last + 1) {
+        let numbers = if has_arrived { run.first().max(first)..end.min(run.last + 1) } else { 0..0 };
+        for number in numbers {
             let index = usize::try_from(number - run.first()).unwrap_or(usize::MAX);
             work.changes.notice.transmitted.push((run.id_of(index), handle.clone()));
         }
@@ -43,7 +53,7 @@ pub(crate) fn acknowledge(work: &mut Work<'_>, conversation: &mut Conversation, 
             retention::delete(work, run, side);
         }
     }
-    work.changes.counts.transmitted += arrived;
+    work.changes.counts.transmitted += if has_arrived { arrived } else { 0 };
     work.changes.notice.transmission = true;
     work.changes.notice.touch(&queue.name);
     work.count(service, |counters| {

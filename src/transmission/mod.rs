@@ -4,9 +4,20 @@
 //! be transmitted are one record. The endpoint says up to where everything is acknowledged, and a turn, that something waits.
 
 mod acknowledge;
+mod backoff;
 mod envelope;
+mod hurry;
 mod name;
+mod pick;
+mod route;
+mod settle;
+mod step;
+mod transmitter;
+mod transport;
 
 pub(crate) use acknowledge::acknowledge;
 pub use envelope::{Acknowledgement, MessageEnvelope};
-pub(crate) use name::{find, name_of};
+pub(crate) use name::{find, name_of, read_name};
+pub(crate) use route::{Route, Transmission};
+pub(crate) use step::{Came, Step};
+pub use transport::{Refusal, Reply, SendResult, Transport};

@@ -56,6 +56,7 @@ use crate::rows::Rows;
 use crate::stop::Outcome;
 use crate::store::StoreName;
 use crate::transaction::Loss;
+use crate::transmission;
 use crate::waiting::{MaybeNothing, Wait};
 use crate::work::Work;
 
@@ -88,6 +89,8 @@ pub(crate) enum Verb {
     Poll(Poll),
     /// What becomes of messages that a store of the application's own has, or is to have.
     Custom(Step),
+    /// What becomes of messages for far brokers.
+    Transmit(transmission::Step),
     /// What became of the attempts of a transaction is counted.
     Attempts(Vec<SideId>, Attempt),
     /// A handler has failed.
@@ -125,6 +128,7 @@ pub(crate) enum Answer {
     Count(u64),
     Polled(Polled),
     Custom(Came),
+    Transmission(transmission::Came),
     Recovered(Recovered),
     Unburied(Unburied),
     Mended(Mended),
@@ -215,6 +219,7 @@ impl Verb {
             Self::PurgeArchive(before) => crate::archive::purge(work, *before).map(Answer::Count),
             Self::Poll(poll) => poll.run(work).map(Answer::Polled),
             Self::Custom(step) => step.run(work).map(Answer::Custom),
+            Self::Transmit(step) => step.run(work).map(Answer::Transmission),
             Self::Attempts(sides, attempt) => {
                 for side in sides {
                     poison::count(work, *side, *attempt)?;
@@ -342,6 +347,7 @@ impl Verb {
             }
             Self::BeginTimer(timer) => timer.size(),
             Self::Custom(step) => step.size(),
+            Self::Transmit(step) => step.size(),
             Self::SetGroupState(_, body) => body.size,
             Self::All(verbs, _) => verbs.iter().map(|verb| verb.size()).sum(),
             _ => 0.0,

@@ -297,8 +297,14 @@ fn keep_copies(
 /// The rows wait for a route to a service that is not here.
 fn transmit(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, added: u64) -> Outcome<()> {
     let now = work.now;
+    let (handle, far) = (conversation.handle(role), Rc::clone(conversation.service(role.other())));
     let Some(sender) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let may_go = sender.state.may_send();
+    if sender.outgoing.is_none() && !work.core.transmission.leads_to(&far) {
+        // Once: who has misspelt it is to see it.
+        let reason = format!("There is no service \"{far}\" here, and this context has no route to it.");
+        work.changes.notice.unsent.push((handle, reason.into()));
+    }
     let outgoing = sender.outgoing.get_or_insert_with(Outgoing::default);
     if may_go {
         outgoing.turn = outgoing.turn.or(Some(now));

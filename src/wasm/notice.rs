@@ -6,7 +6,7 @@ use wasm_bindgen::prelude::*;
 
 use super::convert::{field, number};
 use crate::body::Value;
-use crate::notice::{Failed, Notice, RoleNotice};
+use crate::notice::{Failed, Notice, RoleKind, RoleNotice};
 use crate::record::{optional, value};
 use crate::recoverability::Thrown;
 
@@ -25,9 +25,16 @@ pub(super) fn is_hop(notice: &JsValue) -> bool {
     field(notice, "hop").boolean() == Some(true)
 }
 
+/// Whether something is to be transmitted, or was.
+pub(super) fn is_transmission(notice: &JsValue) -> bool {
+    field(notice, "transmission").boolean() == Some(true)
+}
+
 /// What another context says about who leads, if that is what it is.
 pub(super) fn role(notice: &JsValue) -> Option<RoleNotice> {
-    field(notice, "role").text().and_then(|role| RoleNotice::named(&role))
+    let said = field(notice, "role");
+    let kind = said.item(1).text().and_then(|kind| RoleKind::named(&kind))?;
+    Some(RoleNotice { role: said.item(0).text()?.into(), kind })
 }
 
 /// Whether it is no commit: another context has given a group back.
@@ -92,6 +99,8 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
             pairs.iter().map(|(one, other)| Value::list(vec![Value::from(&**one), Value::from(&**other)])).collect(),
         )
     };
+    let role = notice.role.as_ref();
+    let role = role.map(|said| Value::list(vec![Value::from(&*said.role), Value::from(said.kind.name())]));
     let notice = Value::object(vec![
         ("queues", names(&notice.queues)),
         ("enqueued", names(&notice.enqueued)),
@@ -108,7 +117,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("unsent", pairs(&notice.unsent)),
         ("due", notice.due.map_or_else(Value::null, Value::from)),
         ("hop", Value::from(notice.hop)),
-        ("role", optional(notice.role.map(RoleNotice::name))),
+        ("role", role.unwrap_or_else(Value::null)),
         ("released", Value::from(notice.released)),
     ]);
     notice.0

@@ -356,7 +356,7 @@ fn hear(name: &str, message: &JsValue) {
         return;
     }
     if let Some(role) = notice::role(message) {
-        connection.iter().for_each(|connection| connection.root.hear_of_role(role));
+        connection.iter().for_each(|connection| connection.root.hear_of_role(&role));
         return;
     }
     let queues = notice::touched(message);
@@ -365,6 +365,8 @@ fn hear(name: &str, message: &JsValue) {
         connection.root.due_elsewhere(at);
     }
     connection.iter().filter(|_| notice::is_hop(message)).for_each(|connection| connection.root.hop_elsewhere());
+    let transmission = connection.iter().filter(|_| notice::is_transmission(message));
+    transmission.for_each(|connection| connection.root.transmission_elsewhere());
     for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())
     {
         tell(&member.callbacks.on_notice, message);

@@ -7,6 +7,7 @@ pub(crate) mod elsewhere;
 pub(crate) mod host;
 pub(crate) mod locks;
 pub(crate) mod shop;
+pub(crate) mod transport;
 
 use std::future::Future;
 use std::pin::pin;

@@ -123,5 +123,6 @@ mod sweep;
 mod tabs;
 mod timers;
 mod transactions;
+mod transmission;
 mod views;
 mod waiting;

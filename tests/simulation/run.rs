@@ -279,7 +279,10 @@ impl Run {
                 if notice.hop {
                     broker.hop_elsewhere();
                 }
-                notice.role.into_iter().for_each(|role| broker.hear_of_role(role));
+                notice.role.iter().for_each(|role| broker.hear_of_role(role));
+                if notice.transmission {
+                    broker.transmission_elsewhere();
+                }
             }
         }
     }

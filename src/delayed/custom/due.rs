@@ -177,7 +177,10 @@ async fn take(
         Came::Arrived(Arrived::Done(moved)) => moved,
         // The pump tells the store at once, and then lets go of it. Until then it comes not again.
         Came::Arrived(Arrived::Moved) => {
-            core.stored.moved.borrow_mut().push(message);
+            let mut moved = core.stored.moved.borrow_mut();
+            moved.retain(|other| other.message_id != message.message_id);
+            moved.push(message);
+            drop(moved);
             core.pump_by();
             return Ok(());
         }

@@ -5,7 +5,7 @@
 //! the poller ([`poller`]) fetches it, dispatches it ([`dispatch`]) and then has the store remove it. What was dispatched is remembered ([`memory`])
 //! in the commit that does it, so a message that the store gives again is only removed.
 //!
-//! One context does both, the leader ([`role`]).
+//! One context does both, the leader ([`crate::role`]).
 
 mod calling;
 mod calls;
@@ -19,7 +19,6 @@ mod mend;
 mod poller;
 mod properties;
 mod pump;
-mod role;
 mod settings;
 mod step;
 mod store;

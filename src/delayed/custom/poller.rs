@@ -13,7 +13,6 @@ use super::calls::{Calls, ask};
 use super::clean::clean;
 use super::due::fetch_all;
 use super::pump::{Waiting, pump};
-use super::role::Role;
 use super::watch::run;
 use super::{DelayedMessage, DelayedMessageStore};
 use crate::clock::Instant;
@@ -21,6 +20,7 @@ use crate::core::Core;
 use crate::delayed::{CircuitBreaker, FailureRate};
 use crate::error::{Error, ErrorCode};
 use crate::map::Map;
+use crate::role::Role;
 
 /// The shortest sleep, and the longest, in milliseconds.
 const SHORTEST: f64 = 10.0;
@@ -70,7 +70,7 @@ impl State {
 #[derive(Default)]
 pub(crate) struct StorePoller {
     pub(super) calls: Calls,
-    pub(super) role: Role,
+    pub(crate) role: Rc<Role>,
     /// Giving messages to the store, fetching what is due, dispatching it.
     pub(crate) store: CircuitBreaker,
     pub(crate) fetch: CircuitBreaker,
@@ -195,8 +195,6 @@ impl Core {
     /// The page is back, or is seen by somebody: what has failed is tried at once, and whoever can be seen leads.
     pub(crate) fn pump_eagerly(self: &Rc<Self>) {
         self.want_chores(true);
-        self.ask_for_role();
-        self.offer_role();
     }
 
     fn want_chores(&self, eager: bool) {

@@ -11,6 +11,7 @@ use crate::clock::Instant;
 use crate::core::Core;
 use crate::delayed::{Delayed, To};
 use crate::error::{Error, ErrorCode, Result};
+use crate::ids::text;
 use crate::message::count;
 use crate::store::{Bound, Direction, Key, Mode, Range, StoreName};
 
@@ -154,8 +155,11 @@ pub(super) async fn pump(
             }
         }
     }
-    // What was fetched under its old time is not held any longer: it was replaced.
-    for message in core.stored.moved.take() {
+    // What was fetched under its old time is not held any longer: it was replaced. What waits to be would only be fetched again.
+    let mut moved = core.stored.moved.take();
+    let is_waiting = |message: &DelayedMessage| waiting.iter().any(|other| *other.id == *message.message_id);
+    core.stored.moved.borrow_mut().extend(moved.extract_if(.., |message| is_waiting(message)));
+    for message in moved {
         let _ = ask(core, "release", store.release(message)).await;
     }
     Ok(again)
@@ -164,6 +168,7 @@ pub(super) async fn pump(
 /// A row that waits: those of its time and destination that were stored after it are not to go first.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
+    id: Rc<str>,
     at: Instant,
     to: To,
     stamp: u64,
@@ -171,7 +176,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     fn of(delayed: &Delayed) -> Self {
-        Self { at: delayed.place.at, to: delayed.to.clone(), stamp: delayed.place.stamp }
+        Self { id: text(delayed.id), at: delayed.place.at, to: delayed.to.clone(), stamp: delayed.place.stamp }
     }
 
     fn keeps(&self, other: &Self) -> bool {

@@ -7,9 +7,9 @@ use futures_util::FutureExt;
 use futures_util::future::{join, join3, select};
 
 use super::poller::Chore;
-use super::role::lead;
 use crate::clock::Instant;
 use crate::core::Core;
+use crate::role::lead;
 
 /// The shortest sleep, and the longest, in milliseconds.
 const SHORTEST: f64 = 10.0;
@@ -26,7 +26,7 @@ pub(super) async fn run(core: Weak<Core>) {
         if !this.stored.role.is_held() {
             let (bell, rung) = oneshot::channel();
             this.stored.bell.replace(Some(bell));
-            lead(this, rung).await;
+            lead(this, |core| Some(Rc::clone(&core.stored.role)), rung).await;
             continue;
         }
         drop(this);

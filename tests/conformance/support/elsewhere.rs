@@ -52,6 +52,7 @@ pub(crate) async fn settle() {
             return;
         }
     }
+    panic!("somebody goes on and on: {} calls of a store elsewhere are open", CALLS.get());
 }
 
 const PATIENCE: u32 = 3_000;

@@ -509,7 +509,7 @@ pub(crate) fn short(message_type: &str) -> &str {
     }
 }
 
-fn show_body(body: &Value) -> String {
+pub(crate) fn show_body(body: &Value) -> String {
     let code = body.field("code").number().map(|code| code.to_string());
     code.or_else(|| body.text()).unwrap_or_default()
 }

@@ -7,7 +7,8 @@ use pocket_broker::definitions::{Definitions, QueueOptions, Status};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Key, Mode, Operation, Range, StoreName};
 use pocket_broker::{
-    BreakerState, Broker, DelayedSettings, EnqueueOptions, FailedFilter, Fetched, Notice, RoleNotice, RowFilter,
+    BreakerState, Broker, DelayedSettings, EnqueueOptions, FailedFilter, Fetched, Notice, RoleKind, RoleNotice,
+    RowFilter,
 };
 
 use super::super::support::elsewhere::{Elsewhere, Trouble, settle};
@@ -540,17 +541,20 @@ async fn d34_a_leader_that_is_hidden_hands_over(shop: &Shop) {
     settle().await;
     let second = shop.tab_with(settings(), &elsewhere).await;
     settle().await;
-    let said = |notices: Vec<Notice>| notices.into_iter().filter_map(|notice| notice.role).collect::<Vec<_>>();
-    assert_eq!(said(shop.notices()).last(), Some(&RoleNotice::Wanted), "it can be seen, and asks");
-    first.hear_of_role(RoleNotice::Wanted);
+    let said = |notices: Vec<Notice>| {
+        notices.into_iter().filter_map(|notice| notice.role).map(|said| said.kind).collect::<Vec<_>>()
+    };
+    let wanted = RoleNotice { role: "poller".into(), kind: RoleKind::Wanted };
+    assert_eq!(said(shop.notices()).last(), Some(&RoleKind::Wanted), "it can be seen, and asks");
+    first.hear_of_role(&wanted);
     enqueue_at(shop, &first, "m1", at(1_000.0)).await;
     settle().await;
     assert_eq!(elsewhere.bodies(), ["m1"], "who can be seen does not hand over");
     shop.hide(2, true);
     second.wake();
     settle().await;
-    assert_eq!(said(shop.notices()), [RoleNotice::Wanted]);
-    first.hear_of_role(RoleNotice::Wanted);
+    assert_eq!(said(shop.notices()), [RoleKind::Wanted]);
+    first.hear_of_role(&wanted);
     settle().await;
     elsewhere.calls();
     enqueue_at(shop, &second, "m2", at(1_000.0)).await;
@@ -558,13 +562,13 @@ async fn d34_a_leader_that_is_hidden_hands_over(shop: &Shop) {
     assert_eq!(elsewhere.bodies(), ["m1", "m2"], "the second leads now");
     shop.hide(3, true);
     shop.hide(2, false);
-    second.hear_of_role(RoleNotice::Wanted);
+    second.hear_of_role(&wanted);
     settle().await;
     enqueue_at(shop, &first, "m3", at(1_000.0)).await;
     settle().await;
     assert_eq!(elsewhere.bodies().len(), 3, "and the first again");
     first.close().await;
     settle().await;
-    assert_eq!(said(shop.notices()).last(), Some(&RoleNotice::Hidden), "who leads and is hidden says so");
+    assert_eq!(said(shop.notices()).last(), Some(&RoleKind::Hidden), "who leads and is hidden says so");
     second.close().await;
 }

@@ -1,0 +1,101 @@
+//! Routes, and what is asked of transmission.
+
+use std::rc::Rc;
+
+use futures_util::future::{Either, join_all, select};
+
+use super::Broker;
+use crate::definitions::check_name;
+use crate::error::{Error, ErrorCode, Result};
+use crate::transmission::{Route, Transport};
+
+/// So long another context that transmits is waited for, in milliseconds; then this one does it itself.
+const PATIENCE: f64 = 5_000.0;
+/// What an attempt to transmit everything has come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transmitted {
+    /// Messages that have left, or were accepted by a transport.
+    pub sent: u64,
+    /// Messages that are still in the transmission queue.
+    pub remaining: u64,
+}
+
+impl Broker {
+    /// A route: where messages for a far service go, or, with "*", those for all that have no route of their own. It is there until it is removed or the
+    /// broker is closed; nothing of it is stored. Gives a number to remove it by.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a name; `AlreadyExists` when the broker has a route for the service; `Closed`.
+    pub fn route(&self, service: &str, transport: Rc<dyn Transport>, batch: u64) -> Result<u64> {
+        self.check_open()?;
+        check_name("service", service)?;
+        let own = self.routes.borrow().clone();
+        let routes = self.core.transmission.routes();
+        if routes.iter().any(|route| *route.name == *service && own.contains(&route.number)) {
+            let text = format!("The broker has a route for \"{service}\". Remove it before you give another one.");
+            return Err(Error::new(ErrorCode::AlreadyExists, text).with("service", service));
+        }
+        let number = self.core.unique();
+        self.core.transmission.add(&Rc::new(Route::new(number, service.into(), transport, batch)));
+        self.routes.borrow_mut().push(number);
+        self.core.keep_transmitting();
+        Ok(number)
+    }
+
+    /// Removes a route. Calls of its transport that are under way are not waited for: what they were about is handed over again by another one.
+    pub fn remove_route(&self, number: u64) {
+        self.routes.borrow_mut().retain(|other| *other != number);
+        self.core.transmission.remove(number);
+    }
+
+    pub(super) fn remove_routes(&self) {
+        self.routes.take().into_iter().for_each(|number| self.core.transmission.remove(number));
+    }
+
+    /// One full attempt to transmit what waits, what has failed before included. Where another context transmits it is waited for.
+    ///
+    /// # Errors
+    /// Those of the store; `Closed`.
+    pub async fn transmit(&self) -> Result<Transmitted> {
+        self.check_open()?;
+        let before = self.waiting_outside().await?;
+        self.core.hurry().await?;
+        let sent = self.transmit_due().await;
+        self.check_open()?;
+        let remaining = self.waiting_outside().await?;
+        Ok(Transmitted { sent: sent.max(before.saturating_sub(remaining)), remaining })
+    }
+
+    /// What has failed is tried again at once, in whatever context.
+    ///
+    /// # Errors
+    /// Those of the store; `Closed`.
+    pub async fn hurry(&self) -> Result<()> {
+        self.check_open()?;
+        self.core.hurry().await
+    }
+
+    async fn waiting_outside(&self) -> Result<u64> {
+        Ok(self.stats().await?.gauges.transmission_queued)
+    }
+
+    /// Resolves when there is nothing left that could go now by a route of this context. Gives how much has gone.
+    pub(super) async fn transmit_due(&self) -> u64 {
+        let routes = self.core.transmission.routes();
+        let attempts = routes.iter().map(async |route| {
+            let before = route.sent();
+            let mut idle = route.wake();
+            // Another context may transmit, and may be frozen.
+            while let Either::Right((_, waiting)) = select(idle, self.core.host.pulse.timer.sleep(PATIENCE)).await {
+                if !route.transmits() && self.core.is_open() {
+                    // What fails is told by the transmitter.
+                    _ = self.core.drain(route, true).await;
+                    break;
+                }
+                idle = waiting;
+            }
+            route.sent() - before
+        });
+        join_all(attempts).await.into_iter().sum()
+    }
+}
