@@ -13,8 +13,8 @@ import { ROOT } from "./paths.mjs";
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
-  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "custom-store", "definitions", "delayed", "delayed-far", "delayed-stores", "encode", "enqueue", "failures", "lifecycle", "move", "opening", "poison",
-  "receive", "retention", "retries", "robbing", "send", "services", "stats", "stopping", "testing", "timers", "transaction", "views", "waiting",
+  "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "custom-store", "definitions", "delayed", "delayed-far", "delayed-stores", "encode", "enqueue", "failures", "http", "http-envelope", "lifecycle", "move", "opening", "poison",
+  "receive", "replay", "retention", "retries", "robbing", "send", "services", "stats", "stopping", "testing", "timers", "transaction", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 /** Hidden pages are slow and frozen ones stand still there alone, as far as drivers can make them. */

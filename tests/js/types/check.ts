@@ -5,6 +5,7 @@
  */
 import type * as C from "./contract";
 import type * as P from "pocket-broker";
+import type * as H from "pocket-broker/http";
 import type * as T from "pocket-broker/testing";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -134,6 +135,16 @@ is<Equal<P.RetryLater["after"], number | Date | undefined>>();
 is<Mutual<ConstructorParameters<typeof P.RetryLater>, ConstructorParameters<typeof C.RetryLater>>>();
 is<Mutual<typeof P.UnrecoverableError, typeof C.UnrecoverableError>>();
 is<Mutual<ConstructorParameters<typeof P.UnrecoverableError>, ConstructorParameters<typeof C.UnrecoverableError>>>();
+
+// ── over HTTP ──
+
+is<Same<H.StoredRequest, C.StoredRequest>>();
+is<Mutual<H.HttpOptions, C.HttpOptions>>();
+is<Same<H.HttpTransportOptions, Parameters<typeof C.httpTransport>[0]>>();
+is<Mutual<typeof H.toStoredRequest, typeof C.toStoredRequest>>();
+is<Mutual<Parameters<typeof H.replay>, Parameters<typeof C.replay>>>();
+is<Equal<ReturnType<typeof H.replay>, P.Handler<H.StoredRequest>>>();
+is<[ReturnType<typeof H.httpTransport>] extends [C.Transport] ? true : false>();
 
 // ── functions and constants ──
 

@@ -1,5 +1,7 @@
 /** Programs that must compile, and lines that must not. */
 import { BrokerError, defineBroker, deleteBroker, init, isBrokerError, MessageStatus, openBroker, SystemMessage, type } from "pocket-broker";
+import { httpTransport, replay, toStoredRequest } from "pocket-broker/http";
+import type { StoredRequest } from "pocket-broker/http";
 import type { Broker, BrokerErrorCode, Conversation, Message, Transaction } from "pocket-broker";
 
 interface Order { id: string; dish: string }
@@ -60,4 +62,16 @@ export function refused(broker: Broker): unknown[] {
     // @ts-expect-error: no such status.
     broker.count("kitchen", { status: 4 }),
   ];
+}
+
+export async function outbox(broker: Broker, request: Request): Promise<void> {
+  const stored: StoredRequest = await toStoredRequest(request);
+  await broker.enqueue("requests", stored, { key: stored.url });
+  await broker.drain("requests", replay({ headers: async () => ({ Authorization: "Bearer x" }), timeout: 5_000, fetch }), { maxReaders: 4 });
+  httpTransport({ url: "/orders", request: ({ messageType, sequence }) => (messageType === "Order" ? { method: "PUT", headers: { "X-Number": String(sequence) } } : null) });
+  httpTransport({ url: new URL("https://example.org/wire"), protocol: "envelope", reply: async (response) => ({ messageType: "Confirm", body: await response.json() }) });
+  // @ts-expect-error an address is needed
+  httpTransport({});
+  // @ts-expect-error there is no such protocol
+  httpTransport({ url: "/", protocol: "grpc" });
 }
