@@ -1,5 +1,6 @@
+import { unlessAborted } from "./abort.js";
 import { activate, type Drained, type Owner } from "./activation.js";
-import { instant, plain, text } from "./check.js";
+import { abortSignal, instant, options, plain, text } from "./check.js";
 import type { Watched } from "./clock-hook.js";
 import { refuseClone } from "./conversation.js";
 import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
@@ -9,6 +10,7 @@ import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
 import { failedFilter } from "./filters.js";
 import { Line } from "./line.js";
+import { Routes, type GivenRoute } from "./routes.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
 import { request } from "./request.js";
 import { transact, type UnitOfWork } from "./transaction.js";
@@ -16,6 +18,7 @@ import type { Activation, ActivationOptions, Handler } from "./types/activation.
 import type { Broker, Transaction, Views } from "./types/broker.js";
 import type { Definitions, QueueOptions, ServiceChange, StandardSchemaV1 } from "./types/definitions.js";
 import type { DelayedMessages } from "./types/delayed.js";
+import type { Route } from "./types/transmission.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, FailedFilter, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import { bodyKey } from "./validation.js";
@@ -36,6 +39,7 @@ export class PocketBroker extends Target implements Broker {
   readonly #views: ViewCalls;
   readonly #open = new Set<UnitOfWork>();
   readonly #owner: Owner;
+  readonly #routes: Routes;
   /** What handlers have put off, here or anywhere, is tried at once. */
   readonly #resume = async (): Promise<void> => {
     try {
@@ -56,6 +60,7 @@ export class PocketBroker extends Target implements Broker {
     this.#owner = { core, open: this.#open, events: this as unknown as EventTarget, activations: new Set() };
     this.#views = new ViewCalls(core, () => this.#verbs);
     this.#verbs = new VerbCalls({ core, line: this.#line, target: () => openRaw(core), views: this.#views, speaker: () => this.#verbs });
+    this.#routes = new Routes(core, () => Promise.resolve([]));
     globalThis.addEventListener?.("online", this.#resume);
     refuseClone(this);
   }
@@ -63,6 +68,7 @@ export class PocketBroker extends Target implements Broker {
   async define(definitions: Definitions): Promise<Broker> {
     const { raw, validators } = reading(() => normalise(definitions));
     await openRaw(this.#core).define(raw).catch(rethrowOf(this.#core));
+    this.#routes.servicesChanged();
     for (const [messageType, validator] of validators) this.#core.validators.set(messageType, validator);
     return this;
   }
@@ -82,11 +88,13 @@ export class PocketBroker extends Target implements Broker {
   async alterService(name: string, change: ServiceChange): Promise<void> {
     const [service, changes] = reading(() => [text(name, "name"), serviceChange(change, "change")] as const);
     await openRaw(this.#core).alterService(service, changes).catch(rethrowOf(this.#core));
+    this.#routes.servicesChanged();
   }
 
   async dropService(name: string): Promise<void> {
     const service = reading(() => text(name, "name"));
     await openRaw(this.#core).dropService(service).catch(rethrowOf(this.#core));
+    this.#routes.servicesChanged();
   }
 
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T> {
@@ -120,6 +128,14 @@ export class PocketBroker extends Target implements Broker {
     return openRaw(this.#core).purgeArchive(time).catch(rethrowOf(this.#core));
   }
 
+  route(route: Route): Promise<GivenRoute> { return this.#routes.add(route); }
+
+  async transmit(given?: { signal?: AbortSignal }): Promise<{ sent: number; remaining: number }> {
+    const { signal } = reading(() => options(given, "options", { signal: abortSignal }));
+    signal?.throwIfAborted();
+    return unlessAborted(openRaw(this.#core).transmit().catch(rethrowOf(this.#core)), signal);
+  }
+
   async poll(): Promise<number> {
     return openRaw(this.#core).poll().catch(rethrowOf(this.#core));
   }
@@ -143,7 +159,9 @@ export class PocketBroker extends Target implements Broker {
 
   /** What the wasm side has to tell. */
   noticed(notice: Notice): void {
-    if (this.#core.closed === undefined) announce(this, notice);
+    if (this.#core.closed !== undefined) return;
+    announce(this, notice);
+    this.#routes.servicesChanged();
   }
 
   /** The wasm side has closed. */
@@ -168,6 +186,7 @@ export class PocketBroker extends Target implements Broker {
     if (this.#core.closed !== undefined) return;
     this.#core.closed = reason;
     globalThis.removeEventListener?.("online", this.#resume);
+    this.#routes.close();
     for (const unit of this.#open) {
       const error = closedError(this.#core);
       unit.stop(error, error);

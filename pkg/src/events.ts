@@ -13,6 +13,8 @@ export function announce(target: EventTarget, notice: Notice): void {
     for (const { error, retryAt, ...rest } of notice.failed) {
       fire(target, "message-failed", { ...rest, error: thrown(error), retryAt: retryAt === null ? null : new Date(retryAt) });
     }
+    for (const [messageId, conversationHandle] of notice.transmitted) fire(target, "message-transmitted", { messageId, conversationHandle });
+    for (const [conversationHandle, status] of notice.unsent) fire(target, "transmission-failed", { conversationHandle, status });
     for (const { source, error } of notice.critical) fire(target, "critical-error", { source, error: thrown(error) });
     for (const { queue, reason } of notice.disabled) fire(target, "queue-disabled", { queue, reason });
   });

@@ -24,6 +24,7 @@ export type { Broker, BrokerEvents, Clock, OpenOptions, Transaction, Views, Wasm
 export type { DelayedDeliverySettings, DelayedFilter, DelayedMessage, DelayedMessages, DelayedMessageStore, TransactionMode } from "./types/delayed.js";
 export type { Definitions, PriorityRule, QueueOptions, SentBy, ServiceChange, StandardSchemaV1, Validation } from "./types/definitions.js";
 export type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, FailedFilter, FailedMessage, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./types/messages.js";
+export type { Acknowledgement, Delivery, Envelope, MessageEnvelope, Route, SendResult, Transport } from "./types/transmission.js";
 export type {
   BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupId, GroupRef, Handle, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions,
   Verbs,

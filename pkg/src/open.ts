@@ -4,6 +4,7 @@ import { hookOf } from "./clock-hook.js";
 import { functionsFor, lacking, misshapen } from "./delayed-store.js";
 import { invalid, reading, rethrow } from "./errors.js";
 import { load } from "./load.js";
+import { unlessAborted } from "./abort.js";
 import type { CloseReason, Notice, RawBroker, RawOpenOptions } from "./raw.js";
 import type { Broker, Clock, OpenOptions } from "./types/broker.js";
 import type { DelayedDeliverySettings, DelayedMessageStore } from "./types/delayed.js";
@@ -142,25 +143,6 @@ function readClock(value: unknown, argument: string): { of: Clock; functions: Cl
     clocks.set(clock as Clock, functions);
   }
   return { of: clock as Clock, functions };
-}
-
-/** The promise, or the reason of an abort that comes first; `undo` is for what arrives after that. */
-async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined, undo: (late: T) => void = () => {}): Promise<T> {
-  if (signal === undefined) return promise;
-  let abort = (): void => {};
-  const aborted = new Promise<never>((_, reject) => {
-    abort = () => {
-      reject(signal.reason);
-      promise.then(undo, () => {});
-    };
-    if (signal.aborted) abort();
-    else signal.addEventListener("abort", abort, { once: true });
-  });
-  try {
-    return await Promise.race([aborted, promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
 }
 
 function closeQuietly(open: Pick<RawBroker, "close"> | Broker): void {

@@ -3,6 +3,7 @@ import type { BrokerErrorCode } from "./types/errors.js";
 import type { BrokerEvents } from "./types/broker.js";
 import type { StandardSchemaV1 } from "./types/definitions.js";
 import type { DelayedDeliverySettings, TransactionMode } from "./types/delayed.js";
+import type { MessageEnvelope } from "./types/transmission.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, QueueInfo, TransmissionRow } from "./types/messages.js";
 
 export type RawValidation = "N" | "E" | "J" | "S";
@@ -112,11 +113,31 @@ export interface Batch {
   reverse?: boolean;
 }
 
+/** An envelope on its way out, with its body as it is stored. */
+export interface RawEnvelope extends Omit<MessageEnvelope, "v" | "kind" | "headers" | "body" | "bodyEncoding" | "bodyType"> {
+  headers: Headers | null; body: unknown; packing: number;
+}
+/** `problem`: why it can't be taken. */
+export interface RawReply { messageType: string; body: unknown; packing: number; size: number; problem?: string }
+export type RawSendResult =
+  | { status: "acknowledged"; upTo: number | undefined; fromBroker: string | undefined; reply?: RawReply }
+  | { status: "accepted"; retryAfter: number }
+  | { status: "retry"; after?: number | undefined; reason: string }
+  | { status: "refused"; code: number; description: string; ends: boolean; httpStatus?: string; httpBody?: string };
+/** A transport of the application's, for the wasm side. Rejections are `{ message }`. */
+export interface RawTransport {
+  send(envelopes: RawEnvelope[], signal: AbortSignal): Promise<RawSendResult[]>;
+  /** Whether it will probably reach nobody now. */
+  isSlow(): boolean;
+}
+
 /** What a commit, of this broker or another one of the origin, touched. */
 export interface Notice {
   queues: string[]; conversations: boolean; delayed: boolean; transmission: boolean; archive: boolean;
   enqueued: string[]; states: [handle: string, state: ConversationEndpoint["state"]][];
   dropped: { reason: string; message: object }[]; disabled: BrokerEvents["queue-disabled"][];
+  /** Message ids, or why not, with the handles of their endpoints. */
+  transmitted: [messageId: string, handle: string][]; unsent: [handle: string, status: string][];
   failed: RawFailed[]; critical: { source: BrokerEvents["critical-error"]["source"]; error: RawThrown }[];
   /** For the pollers of other contexts. */
   due: number | null;
@@ -203,8 +224,16 @@ export interface RawBroker extends RawVerbs {
   poll(): Promise<number>;
   /** Messages of the error queue go back to where they failed; `discard`: they are deleted. */
   unbury(filter: RawFailedFilter, discard: boolean): Promise<number>;
-  /** Conversations that handlers have put off wait no longer. */
+  /** Conversations that handlers have put off, or that could not be transmitted, wait no longer. */
   resume(): Promise<void>;
+  /** Gives the number to remove it by. Throws. */
+  route(service: string, transport: RawTransport, batch: number): number;
+  removeRoute(number: number): void;
+  /** What was accepted and not acknowledged is offered again. */
+  offerAgain(number: number): Promise<void>;
+  /** The services that others can send to. */
+  targets(): string[];
+  transmit(): Promise<{ sent: number; remaining: number }>;
   /** Something goes wrong that is no message's fault: every open broker of the origin hears of it. */
   warn(source: BrokerEvents["critical-error"]["source"], name: string, message: string, code: string | undefined): void;
   begin(): RawTransaction;

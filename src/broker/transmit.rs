@@ -75,6 +75,23 @@ impl Broker {
         self.core.hurry().await
     }
 
+    /// What a transport has accepted and nobody has acknowledged is offered again at once by the route with a number: what it was handed to may have
+    /// lost it.
+    ///
+    /// # Errors
+    /// Those of the store; `Closed`.
+    pub async fn offer_again(&self, number: u64) -> Result<()> {
+        self.check_open()?;
+        self.core.offer_again(number).await
+    }
+
+    /// The names of the services that other brokers can send to, as far as they are known here: not those of queues.
+    pub fn targets(&self) -> Vec<Rc<str>> {
+        let catalog = self.core.catalog();
+        let services = catalog.services.iter().filter(|(_, service)| !service.contracts.is_empty());
+        services.map(|(name, _)| Rc::clone(name)).filter(|name| !catalog.queues.contains_key(name)).collect()
+    }
+
     async fn waiting_outside(&self) -> Result<u64> {
         Ok(self.stats().await?.gauges.transmission_queued)
     }

@@ -1,5 +1,6 @@
 //! What has failed is not waited for any more: the network is back, or somebody asks for an attempt.
 
+use super::pick::Services;
 use crate::ids::SideId;
 use crate::stop::Outcome;
 use crate::store::{Bound, Key, StoreName};
@@ -12,6 +13,8 @@ const PAGE: u32 = 256;
 /// A page of the conversations that wait, whoever has waited longest first.
 #[derive(Debug)]
 pub(crate) struct Hurry {
+    /// `Some`: instead, what a transport has accepted for these services is offered again.
+    pub(crate) accepted: Option<Services>,
     /// Behind this key.
     pub(crate) after: Option<Key>,
 }
@@ -29,11 +32,29 @@ impl Hurry {
         let sides: Vec<SideId> = keys.iter().filter_map(side_of).collect();
         work.need(sides.iter().map(|side| side.conversation), [])?;
         for id in sides {
-            resume(work, id)?;
+            match &self.accepted {
+                Some(services) => offer_again(work, id, services)?,
+                None => resume(work, id)?,
+            }
         }
         let is_full = u32::try_from(keys.len()).unwrap_or(u32::MAX) >= PAGE;
         Ok(keys.last().filter(|_| is_full).cloned())
     }
+}
+
+/// Nobody has acknowledged what was handed over, and it may be lost.
+fn offer_again(work: &mut Work<'_>, id: SideId, services: &Services) -> Outcome<()> {
+    let conversation = crate::stop::pass_over(work.conversation(id.conversation), &mut None)?.flatten();
+    let Some(mut conversation) = conversation else { return Ok(()) };
+    let is_its = services.has(conversation.service(id.role.other()));
+    let outgoing = conversation.side_mut(id.role).as_mut().and_then(|side| side.outgoing.as_mut());
+    let Some(outgoing) = outgoing.filter(|outgoing| is_its && outgoing.accepted > outgoing.acknowledged) else {
+        return Ok(());
+    };
+    (outgoing.accepted, outgoing.offer_again_at) = (outgoing.acknowledged, None);
+    work.changes.notice.transmission = true;
+    work.save(conversation);
+    Ok(())
 }
 
 /// A conversation whose last attempt failed may be tried again. One that can't be read is the trouble of who transmits it.

@@ -7,11 +7,12 @@ use futures_util::future::{Either, LocalBoxFuture, join_all, select};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
+use super::SendResult;
+use super::hurry::Hurry;
 use super::pick::{Handed, Pick, Services};
 use super::route::Route;
 use super::settle::Settle;
 use super::step::{Came, Step};
-use super::{SendResult, hurry};
 use crate::clock::Instant;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -267,9 +268,21 @@ impl Core {
 
     /// What has failed is tried at once, by whoever transmits.
     pub(crate) async fn hurry(self: &Rc<Self>) -> Result<()> {
+        self.hurry_all(None).await
+    }
+
+    /// What was accepted and not acknowledged is offered again by a route.
+    pub(crate) async fn offer_again(self: &Rc<Self>, number: u64) -> Result<()> {
+        let routes = self.transmission.routes();
+        let Some(route) = routes.iter().find(|route| route.number == number) else { return Ok(()) };
+        self.hurry_all(Some(self.transmission.services(route))).await
+    }
+
+    async fn hurry_all(self: &Rc<Self>, accepted: Option<Services>) -> Result<()> {
         let mut after = None;
         loop {
-            let Came::Hurried(next) = self.transmission_step(Step::Hurry(hurry::Hurry { after })).await? else {
+            let page = Hurry { accepted: accepted.clone(), after };
+            let Came::Hurried(next) = self.transmission_step(Step::Hurry(page)).await? else {
                 return Err(crate::call::unexpected());
             };
             if next.is_none() {

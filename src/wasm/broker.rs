@@ -34,7 +34,7 @@ pub fn delete_broker(name: String) -> Promise {
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct RawBroker {
-    member: Rc<Member>,
+    pub(super) member: Rc<Member>,
 }
 
 impl RawBroker {
@@ -362,9 +362,14 @@ impl RawBroker {
         })
     }
 
-    /// Conversations that handlers have put off wait no longer.
+    /// Conversations that handlers have put off, or that could not be transmitted, wait no longer.
     pub fn resume(&self) -> Promise {
-        self.verb(Verb::Resume)
+        let member = Rc::clone(&self.member);
+        promise(async move {
+            member.broker.resume().await?;
+            member.broker.hurry().await?;
+            Ok(JsValue::UNDEFINED)
+        })
     }
 
     /// Something goes wrong that is no message's fault: every open broker of the origin hears of it.

@@ -199,7 +199,8 @@ pub(super) fn endpoint_filter(filter: &JsValue) -> EndpointFilter {
 /// What a verb answers; `done` when it has nothing of its own to say.
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
-        Answer::Done | Answer::Moved(_) | Answer::Mended(_) | Answer::Custom(_) => done,
+        Answer::Done | Answer::Moved(_) | Answer::Mended(_) => done,
+        Answer::Custom(_) | Answer::Transmission(_) => done,
         Answer::Seen(first) => Value::from_bytes(first.as_bytes()).0,
         Answer::Delayed(delayed) => ids(delayed.into_iter()),
         Answer::Was(was) => was.into(),

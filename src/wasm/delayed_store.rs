@@ -4,12 +4,9 @@ use std::rc::Rc;
 
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
-use js_sys::{Array, Function, Promise, Reflect};
 use wasm_bindgen::prelude::*;
-use wasm_bindgen_futures::{JsFuture, spawn_local};
-use web_sys::AbortController;
 
-use super::{convert, shown};
+use super::{convert, given, shown};
 use crate::body::Value;
 use crate::error::{Error, ErrorCode, Result};
 use crate::views::DelayedFilter;
@@ -19,49 +16,11 @@ use crate::{DelayedMessage, DelayedMessageStore, Fetched, TransactionMode};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct GivenStore(pub(super) JsValue);
 
-/// Dropped before the answer came: the application is told that nobody waits for it.
-struct Unanswered(Option<AbortController>);
-
-impl Unanswered {
-    /// The answer has come: there is nothing to tell.
-    fn answered(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        if let Some(controller) = self.0.take() {
-            // In a task of its own: who listens is not ours.
-            spawn_local(async move { controller.abort() });
-        }
-    }
-}
-
 impl GivenStore {
-    fn method(&self, method: &str) -> Option<Function> {
-        Reflect::get(&self.0, &method.into()).ok().and_then(|method| method.dyn_into().ok())
-    }
-
     /// Calls a method. `None`: there is none.
     fn call(&self, method: &'static str, arguments: &[JsValue]) -> LocalBoxFuture<'static, Result<Option<JsValue>>> {
-        let Some(function) = self.method(method) else { return std::future::ready(Ok(None)).boxed_local() };
-        let controller = AbortController::new().ok();
-        let signal = controller.as_ref().map_or(JsValue::UNDEFINED, |controller| controller.signal().into());
-        let all: Array = arguments.iter().cloned().chain([signal]).collect();
-        // The package's functions throw nothing, and call the application's in a task of their own.
-        let promise = function.apply(&JsValue::UNDEFINED, &all).and_then(JsCast::dyn_into::<Promise>);
-        // From the call on: nobody may wait for the answer.
-        let unanswered = Unanswered(controller);
-        async move {
-            let answer = match promise {
-                Ok(promise) => JsFuture::from(promise).await,
-                Err(thrown) => Err(thrown),
-            };
-            unanswered.answered();
-            answer.map(Some).map_err(|thrown| failed(method, &thrown))
-        }
-        .boxed_local()
+        let call = given::call(&self.0, method, arguments);
+        async move { call.await.map_err(|thrown| failed(method, &thrown)) }.boxed_local()
     }
 
     fn asks<T: 'static>(

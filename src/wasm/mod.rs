@@ -7,6 +7,7 @@ mod broker;
 mod convert;
 mod delayed_store;
 mod error;
+mod given;
 mod notice;
 mod outgoing;
 mod page;
@@ -15,6 +16,8 @@ mod settings;
 mod shown;
 mod signal;
 mod transaction;
+mod transmit;
+mod transport;
 
 pub use broker::{RawBroker, delete_broker};
 pub use transaction::RawTransaction;

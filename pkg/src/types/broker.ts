@@ -3,6 +3,7 @@ import type { Definitions, QueueOptions, ServiceChange } from "./definitions.js"
 import type { DelayedDeliverySettings, DelayedMessages } from "./delayed.js";
 import type { Activation, ActivationOptions, Handler } from "./activation.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, FailedFilter, FailedMessage, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
+import type { Route } from "./transmission.js";
 import type { BeginDialog, Conversation, ConversationRef, GroupId, Handle, MessageId, SendOptions, Verbs } from "./verbs.js";
 
 /** Where the wasm comes from: its address, a response, its bytes, or a module that is compiled already. */
@@ -197,7 +198,32 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
   purgeArchive(before: Date | number): Promise<number>;
 
   /**
-   * Does what is due now: delayed messages, timers and lifetimes; waits after a failure end, ids of `enqueue` expire, and retained rows that are too old go. Resolves with the number of messages that came of it. The same happens by itself, in every context
+   * Where messages for far services go: those for `service`, or with "*" those for every one without a route of its own. Nothing of a route is stored: give
+   * it again after a reload, in each window and worker that is to transmit; rows wait until then. One of the contexts that have a route transmits by it.
+   * Dispose it, or `remove`, to take it back: calls under way are not waited for, and what they were about is handed over again by another one.
+   * Errors: InvalidArgument; AlreadyExists when this Broker has a route for the service.
+   */
+  route(route: Route): Promise<AsyncDisposable & {
+    /** Takes it back. */
+    remove(): Promise<void>;
+  }>;
+  /**
+   * One full attempt to transmit what waits now, what has failed before included. Where another context transmits it is waited for; one that does not get on
+   * for 5 s is not. Resolves with the number of messages that have left and of those that are still in the transmission queue. Errors: those of the store.
+   * An abort of `signal` rejects with its reason; the attempt goes on.
+   */
+  transmit(options?: {
+    /** Gives up waiting. */
+    signal?: AbortSignal;
+  }): Promise<{
+    /** Messages that have left, or were accepted by a transport. */
+    sent: number;
+    /** Messages in the transmission queue. */
+    remaining: number;
+  }>;
+
+  /**
+   * Does what is due now: delayed messages, timers, lifetimes and transmissions; waits after a failure end, ids of `enqueue` expire, and retained rows that are too old go. Resolves with the number of messages that came of it. The same happens by itself, in every context
    * with an open broker; each row is done once. Errors: StorageCorrupt, after everything else that is due.
    */
   poll(): Promise<number>;
@@ -253,6 +279,20 @@ export interface BrokerEvents {
     /** What is known of the message, or of the first of several: its conversation, by the sender's handle, and the service it was for; not its body. */
     message?: Partial<Message>;
   };
+  /** Another broker, or a server, has acknowledged a message. */
+  "message-transmitted": {
+    /** The message. */
+    messageId: MessageId;
+    /** The endpoint that sent it. */
+    conversationHandle: Handle;
+  };
+  /** Messages of an endpoint can't be transmitted for now, for a reason that is not the one before: no route, a server that is away or wants other credentials. */
+  "transmission-failed": {
+    /** The endpoint. */
+    conversationHandle: Handle;
+    /** Why, in a sentence. */
+    status: string;
+  };
   /** An attempt of a handler failed. */
   "message-failed": {
     /** The message. */
@@ -272,7 +312,7 @@ export interface BrokerEvents {
   };
   /** Something is wrong that is no message's fault. It is tried again after a pause, which grows. */
   "critical-error": {
-    /** What was being done. "recovery": messages were received, handled or counted. "fetch": what was due was looked for. */
+    /** What was being done. "recovery": messages were received, handled or counted. "fetch": what was due was looked for. "transmission": a route. */
     source: "store" | "fetch" | "dispatch" | "recovery" | "transmission";
     /** What it failed with: { name, message, code }. */
     error: unknown;
