@@ -3,11 +3,10 @@
 use crate::body::{Body, Value};
 use crate::changes::Pending;
 use crate::conversation::{Conversation, Held, State, System, SystemRow};
-use crate::due::Due;
 use crate::ids::Role;
-use crate::membership;
 use crate::message::{Class, Row, count, system};
 use crate::stop::Outcome;
+use crate::transmission;
 use crate::verbs::change_state;
 use crate::work::Work;
 
@@ -193,17 +192,6 @@ pub(crate) fn release(work: &mut Work<'_>, conversation: &mut Conversation, role
 
 /// An endpoint in state DO goes when nothing of it waits outside any more.
 pub(crate) fn finish_outbound(work: &mut Work<'_>, conversation: &mut Conversation, role: Role) -> Outcome<()> {
-    let Some(side) = conversation.side(role).filter(|side| side.state == State::DisconnectedOutbound) else {
-        return Ok(());
-    };
-    let service = side.service;
-    membership::leave(work, conversation, role)?;
-    work.move_state(conversation, role, service, Some(State::DisconnectedOutbound), None)?;
-    *conversation.side_mut(role) = None;
-    if conversation.is_gone()
-        && let Some(due) = Due::lifetime(conversation)
-    {
-        work.drop_due(&due);
-    }
-    Ok(())
+    let is_over = conversation.side(role).is_some_and(|side| side.state == State::DisconnectedOutbound);
+    if is_over { transmission::finish(work, conversation, role) } else { Ok(()) }
 }

@@ -184,6 +184,7 @@ impl Audit {
             expected.members.insert(lane.name());
         }
         expected.due.extend(Due::lifetime(conversation).map(|due| due.key()));
+        expected.due.extend(conversation.closes.map(|closes| Due::closes(conversation.number, closes).key()));
         if let Some(key) = Reuse::of(conversation).map(|reuse| reuse.key()) {
             let is_open =
                 conversation.side(Role::Initiator).is_some_and(|side| side.state != State::DisconnectedOutbound);
@@ -204,7 +205,7 @@ impl Audit {
             for timer in &side.timers {
                 let is_new = expected.due.insert(Due::timer(id, timer).key());
                 let is_only = side.timers.iter().filter(|other| other.name == timer.name).count() == 1;
-                if !is_new || !is_only || side.state == State::DisconnectedOutbound {
+                if !is_new || !is_only || side.state.is_over() {
                     self.find("timer", (id, &timer.name), "there are two of them, or its side has ended");
                 }
             }
@@ -243,7 +244,14 @@ impl Audit {
             {
                 "the far side has ended"
             }
-            State::StartedInbound | State::Closed => "this build never gets there",
+            State::Closed if id.role == Role::Initiator || conversation.local != Some(false) => {
+                "only a target of another broker's is shown when it is finished"
+            }
+            State::StartedInbound => "this build never gets there",
+            state if (state == State::Closed) != (conversation.closes.is_some() && id.role == Role::Target) => {
+                "when it goes is not known, or nobody waits for it"
+            }
+            State::Error if side.parked > 0 => "rows wait for others that never come",
             _ => return,
         };
         self.find("state", (id, side.state), problem);
@@ -253,7 +261,8 @@ impl Audit {
     fn could_come_in(&self, conversation: &Conversation) -> bool {
         let sent = conversation.initiator.as_ref().and_then(|side| side.outgoing.as_ref());
         conversation.local == Some(false)
-            && sent.is_some_and(|outgoing| outgoing.turn.is_some())
+            && sent.is_some_and(|outgoing| outgoing.turn.is_some() && outgoing.handed == 0)
+            && conversation.far_broker.is_none()
             && conversation.to_broker.as_deref().is_none_or(|broker| broker == "current")
             && self.catalog.services.contains_key(&conversation.target_service)
     }
@@ -268,7 +277,7 @@ impl Audit {
         let gone: Vec<SideId> =
             self.runs.keys().filter(|side| !is_there(side) && !self.swept.contains(side)).copied().collect();
         gone.iter().for_each(|side| self.find("runs", side, "the side is gone and not listed for the sweep"));
-        let has_rows = |side: &SideId| state(side).is_some_and(|state| state != State::DisconnectedOutbound);
+        let has_rows = |side: &SideId| state(side).is_some_and(|state| !state.is_over());
         let swept: Vec<SideId> = self.swept.iter().filter(|side| has_rows(side)).copied().collect();
         swept.iter().for_each(|side| self.find("sweep", side, "the side has not ended"));
         self.check_bodies(conversations);
@@ -338,6 +347,7 @@ impl Expected {
         sum.parked += counters.parked;
         sum.held += counters.held;
         sum.outgoing += counters.outgoing;
+        sum.from_outside += u64::from(conversation.is_from_outside(id.role));
         sum.moved(None, Some(side.state));
         counters.trials.keys().for_each(|rollbacks| sum.tried(0, *rollbacks));
     }

@@ -1,6 +1,7 @@
 //! The broker: the verbs, each a transaction of its own, and the views.
 
 mod delayed;
+mod deliver;
 mod enqueue;
 mod heard;
 mod transmit;
@@ -9,6 +10,8 @@ mod views;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+
+pub use deliver::MOST_FROM_OUTSIDE;
 
 use crate::body::Body;
 use crate::call::{Call, unexpected, with_groups};
@@ -38,6 +41,7 @@ pub const LOCK_TIMEOUT: f64 = 5_000.0;
 pub struct Broker {
     pub(crate) core: Rc<Core>,
     lock_timeout: f64,
+    most_from_outside: u64,
     tally: Rc<Tally>,
     closed: Cell<bool>,
     listeners: RefCell<Vec<u64>>,
@@ -75,6 +79,7 @@ impl Broker {
             tally: core.new_tally(),
             core,
             lock_timeout: LOCK_TIMEOUT,
+            most_from_outside: MOST_FROM_OUTSIDE,
             closed: Cell::new(false),
             listeners: RefCell::default(),
             routes: RefCell::default(),

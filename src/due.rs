@@ -9,6 +9,7 @@
 //! | what waits for services that were defined late comes in | 0 | the turn to transmit that it has come to |
 //! | wait after a failure | of the side | side, since when |
 //! | a delayed message had to wait | 0 | since when |
+//! | an endpoint in state CD goes | of the conversation | conversation |
 //!
 //! Each is named by exactly one record, of the store `conversations`, `seen` or `queues`, which knows the time and the stamp; but nobody names
 //! that of services, and that of a delayed message, which has the message's key in its own, is there until its time, whatever became of that.
@@ -40,6 +41,8 @@ pub(crate) enum DueKind {
     Delivery,
     /// A delayed message had to wait until then: what says since when. It is dispatched by its own record.
     PutBack,
+    /// An endpoint in state CD has been shown for long enough.
+    Closed,
 }
 
 /// The key of a due row.
@@ -78,6 +81,7 @@ impl Due {
             DueKind::Retry => 4,
             DueKind::Delivery => 5,
             DueKind::PutBack => 6,
+            DueKind::Closed => 7,
         };
         let mut parts = vec![self.at.into(), float(self.stamp).into(), kind.into(), float(self.number).into()];
         if let DueKind::Seen(id) = &self.kind {
@@ -100,6 +104,7 @@ impl Due {
                 4 => DueKind::Retry,
                 5 => DueKind::Delivery,
                 6 => DueKind::PutBack,
+                7 => DueKind::Closed,
                 other => return Err(Unreadable::Format(other)),
             };
             Ok(Self { at, stamp, kind, number })
@@ -111,7 +116,7 @@ impl Due {
     pub(crate) fn conversation(&self) -> Option<u64> {
         match self.kind {
             DueKind::Timer | DueKind::Retry => Some(SideId::from_number(self.number).conversation),
-            DueKind::Lifetime => Some(self.number),
+            DueKind::Lifetime | DueKind::Closed => Some(self.number),
             DueKind::Seen(_) | DueKind::Retention | DueKind::Delivery | DueKind::PutBack => None,
         }
     }

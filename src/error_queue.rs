@@ -375,8 +375,7 @@ fn source(work: &mut Work<'_>, failed: &FailedAt) -> Outcome<Option<(Box<Convers
         return Ok(Some((conversation, ROLE)));
     }
     let is_there = |(conversation, role): &(Box<Conversation>, Role)| {
-        let may_take =
-            |state: State| if failed.was_delayed { state.may_send() } else { state != State::DisconnectedOutbound };
+        let may_take = |state: State| if failed.was_delayed { state.may_send() } else { !state.is_over() };
         conversation.side(*role).is_some_and(|side| may_take(side.state))
     };
     let found = work.find(&failed.handle)?.filter(is_there);

@@ -99,7 +99,7 @@ impl Work<'_> {
         for pending in std::mem::take(&mut self.changes.pending).into_iter().filter(|pending| !pending.rows.is_empty())
         {
             let order = self.orders(pending.service, message::count(pending.rows.len()))?;
-            if pending.class != Class::Sent && !arrivals.contains_key(&pending.side) {
+            if matches!(pending.class, Class::System | Class::Received) && !arrivals.contains_key(&pending.side) {
                 arrivals.insert(pending.side, order);
             }
             self.put_runs(&pending, order);

@@ -183,6 +183,7 @@ impl Lane {
             target: Some(Side::new(self.service, State::Conversing, self.priority, None)),
             reuse: None,
             lane: Some(Place { key: self.key.clone(), base: 0, failed: failed.map(Rc::new) }),
+            closes: None,
         });
         work.move_state(&conversation, ROLE, self.service, None, Some(State::Conversing))?;
         work.changes.name_lane(self.clone(), number);

@@ -153,7 +153,7 @@ mod work;
 
 #[cfg(feature = "audit")]
 pub use audit::audit;
-pub use broker::{Broker, LOCK_TIMEOUT, Transmitted};
+pub use broker::{Broker, LOCK_TIMEOUT, MOST_FROM_OUTSIDE, Transmitted};
 pub use commit::Cancelled;
 pub use core::{Host, Listener};
 pub use delayed::{BreakerState, Delay, DelayedMessageStore, DelayedSettings, Fetched, TransactionMode};
@@ -164,7 +164,10 @@ pub use recoverability::{Failure, FailureKind, Finally, Next, Recoverability, Re
 pub use rows::{Message, Rows};
 pub use stats::Counts;
 pub use transaction::Transaction;
-pub use transmission::{Acknowledgement, MessageEnvelope, Refusal, Reply, SendResult, Transport};
+pub use transmission::{
+    Acknowledgement, DeliverContext, Delivery, GivenBody, GivenEnvelope, MessageEnvelope, Refusal, Reply, SendResult,
+    Transport,
+};
 pub use verbs::{
     BeginDialog, ConversationInfo, DEDUPE_WINDOW, Destination, EndError, EndOptions, EndResult, EnqueueOptions,
     OutgoingMessage, ReceiveOptions, Send, TimerOptions,

@@ -181,7 +181,7 @@ impl<'a> Lost<'a> {
     fn tell(&self, work: &mut Work<'_>) {
         let mut message = shared_columns(self.conversation, self.sender);
         message.push(("messageSequenceNumber", crate::record::value(self.shown())));
-        work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message });
+        work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message, envelope: None });
         work.changes.counts.dropped += self.count;
     }
 
@@ -232,7 +232,7 @@ pub(crate) fn bury_record(
     let problem = problem_of(problem, (store, key))?;
     let failed = lost_in(work, None, "".into(), 0, &problem);
     let row = raw_row(work, store, key, record, bodies);
-    work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
+    work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new(), envelope: None });
     work.changes.counts.dropped += count;
     error_queue::put(work, failed, row)
 }
@@ -243,7 +243,7 @@ pub(crate) fn bury_foreign(work: &mut Work<'_>, raw: &Body, problem: &str) -> Ou
         format!("The delayed message store has given something that is no message: {}.", problem.trim_end_matches('.'));
     let failed = lost_in(work, None, "".into(), 0, &problem);
     let row = arrival::system_row(work, DEFAULT, raw.clone());
-    work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
+    work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new(), envelope: None });
     work.changes.counts.dropped += 1;
     error_queue::put(work, failed, row)
 }

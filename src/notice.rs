@@ -110,6 +110,8 @@ pub struct Dropped {
     pub reason: Rc<str>,
     /// Columns of the message; of several those that they share, and the number of the first.
     pub message: Vec<(&'static str, Value)>,
+    /// What can be shown of the envelope that it came in, without the body.
+    pub envelope: Option<Value>,
 }
 
 /// What a notice told at a time: [`Notice::back_to`] takes back what was added since.

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::changes::Changes;
-use crate::conversation::{Side, State};
+use crate::conversation::Side;
 use crate::core::Core;
 use crate::definitions::{self, Catalog};
 use crate::driver::Driver;
@@ -56,7 +56,7 @@ pub(crate) fn count(work: &mut Work<'_>, id: SideId, attempt: Attempt) -> Outcom
     let Some(mut conversation) = work.conversation(id.conversation)? else { return Ok(false) };
     let side = conversation.side_mut(id.role).as_mut();
     // One that has ended has nothing left to try, and nobody would take off what is counted.
-    let Some(side) = side.filter(|side| side.state != State::DisconnectedOutbound) else { return Ok(false) };
+    let Some(side) = side.filter(|side| !side.state.is_over()) else { return Ok(false) };
     let service = side.service;
     let queue = work.queue_of(service)?;
     let epoch = work.queue(queue.number)?.services.get(&service).map_or(0, |counters| counters.epoch);

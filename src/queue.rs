@@ -2,8 +2,9 @@
 
 use crate::body::Value;
 use crate::clock::Instant;
-use crate::conversation::{Side, State};
+use crate::conversation::{Conversation, Side, State};
 use crate::error::Result;
+use crate::ids::Role;
 use crate::map::Map;
 use crate::record::{self, Fields, Read, Unreadable};
 use crate::store::{Key, StoreName};
@@ -29,6 +30,8 @@ pub(crate) struct Counters {
     pub(crate) trials: Map<u64, u64>,
     /// Rises when all of these are forgotten: what the endpoints say of an earlier one does not count.
     pub(crate) epoch: u64,
+    /// Endpoints that were begun from outside and are not finished.
+    pub(crate) from_outside: u64,
 }
 
 /// A record of the store `queues`.
@@ -117,6 +120,7 @@ pub(crate) fn read_counters(record: &Value) -> Read<(u32, Counters)> {
         states: [0; State::COUNT],
         trials: Map::default(),
         epoch: 0,
+        from_outside: 0,
     };
     for state in &mut counters.states {
         *state = fields.optional_number()?.ok_or(Unreadable::Field("a counter is missing"))?;
@@ -126,6 +130,7 @@ pub(crate) fn read_counters(record: &Value) -> Read<(u32, Counters)> {
         counters.trials.insert(rollbacks, trials.number()?);
     }
     counters.epoch = fields.number()?;
+    counters.from_outside = fields.optional_number()?.unwrap_or(0);
     Ok((service, counters))
 }
 
@@ -137,11 +142,14 @@ impl Counters {
         let trials = self.trials.iter().flat_map(|(rollbacks, sides)| [*rollbacks, *sides].map(record::value));
         record.push(Value::list(trials.collect()));
         record.push(record::value(self.epoch));
+        if self.from_outside > 0 {
+            record.push(record::value(self.from_outside));
+        }
         Value::list(record)
     }
 
     /// Counts what an endpoint says of its rows. How transactions have fared with them is forgotten.
-    pub(crate) fn add_side(&mut self, side: &Side) {
+    pub(crate) fn add_side(&mut self, conversation: &Conversation, role: Role, side: &Side) {
         self.ready += side.unread;
         self.kept += side.kept;
         self.copies += side.copies;
@@ -149,6 +157,7 @@ impl Counters {
         self.held += side.held_count();
         let outgoing = side.outgoing.as_ref().filter(|outgoing| outgoing.turn.is_some());
         self.outgoing += outgoing.map_or(0, |outgoing| side.next_send.saturating_sub(outgoing.acknowledged));
+        self.from_outside += u64::from(conversation.is_from_outside(role));
         self.moved(None, Some(side.state));
         self.epoch = self.epoch.max(side.trial.epoch + 1);
     }
@@ -161,6 +170,7 @@ impl Counters {
         self.parked += other.parked;
         self.held += other.held;
         self.outgoing += other.outgoing;
+        self.from_outside += other.from_outside;
         self.states.iter_mut().zip(other.states).for_each(|(count, more)| *count += more);
     }
 

@@ -9,7 +9,7 @@ use crate::body::Value;
 use crate::changes::{Cached, Changes};
 use crate::conversation::{Conversation, Side};
 use crate::error::Result;
-use crate::ids::{Role, SideId};
+use crate::ids::Role;
 use crate::map::Map;
 use crate::message::count;
 use crate::queue::{Counters, Queue};
@@ -148,22 +148,25 @@ async fn ask(tx: &Tx, request: &Request) -> Result<Vec<Value>> {
         }
         Request::Sides(service) => {
             let mut sides = Vec::new();
-            walk(tx, false, &mut |id, side| {
-                sides.extend((side.service == *service).then(|| value(id.number())));
+            walk(tx, false, &mut |conversation, role, side| {
+                sides.extend((side.service == *service).then(|| value(conversation.id_of(role).number())));
             })
             .await?;
             Ok(sides)
         }
         Request::Recount => {
             let mut services: Map<u32, Counters> = Map::default();
-            walk(tx, true, &mut |_, side| services.update(side.service, |counters| counters.add_side(side))).await?;
+            walk(tx, true, &mut |conversation, role, side| {
+                services.update(side.service, |counters| counters.add_side(conversation, role, side));
+            })
+            .await?;
             Ok(services.iter().map(|(service, counters)| counters.record(*service)).collect())
         }
     }
 }
 
 /// Looks at all sides, a page of conversations at a time, so that no more than a page is in memory. `passes`: over those that can't be read.
-async fn walk(tx: &Tx, passes: bool, see: &mut dyn FnMut(SideId, &Side)) -> Result<()> {
+async fn walk(tx: &Tx, passes: bool, see: &mut dyn FnMut(&Conversation, Role, &Side)) -> Result<()> {
     let mut range = Range::all();
     loop {
         let keys = tx.get_keys(StoreName::Conversations, &range, Some(PAGE)).await?;
@@ -175,7 +178,7 @@ async fn walk(tx: &Tx, passes: bool, see: &mut dyn FnMut(SideId, &Side)) -> Resu
                 conversation => conversation?,
             };
             for role in [Role::Initiator, Role::Target] {
-                conversation.side(role).into_iter().for_each(|side| see(conversation.id_of(role), side));
+                conversation.side(role).into_iter().for_each(|side| see(&conversation, role, side));
             }
         }
         match keys.last() {

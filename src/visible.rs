@@ -10,12 +10,12 @@
 //!
 //! Everything else is not in the queue, even where its run still is on disk. An endpoint in state DO or CD has no rows.
 
-use crate::conversation::{Interval, Side, State};
+use crate::conversation::{Interval, Side};
 use crate::message::{Class, Run, Status, count};
 
 /// The rows of a run that are in the queue: stretches `from` (included) to `to` (excluded) with their status, in order.
 pub(crate) fn segments(side: &Side, run: &Run) -> Vec<(usize, usize, Status)> {
-    if matches!(side.state, State::DisconnectedOutbound | State::Closed) {
+    if side.state.is_over() {
         return Vec::new();
     }
     let whole = |status| vec![(0, run.count, status)];

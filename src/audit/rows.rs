@@ -14,7 +14,7 @@ impl Audit {
     /// Checks what a side says of its rows against the rows, and gives the recount.
     pub(super) fn check_side(&mut self, conversation: &Conversation, id: SideId, side: &Side) -> Counters {
         // One that has ended and waits outside may have runs that are to be swept: they are not its rows any more.
-        let is_swept = side.state == State::DisconnectedOutbound && self.swept.contains(&id);
+        let is_swept = side.state.is_over() && self.swept.contains(&id);
         let runs = self.runs.get(&id).filter(|_| !is_swept).cloned().unwrap_or_default();
         let mut problems = Vec::new();
         let counters = recount(side, &runs);
@@ -45,14 +45,13 @@ impl Audit {
         }
         check_turns(side, &runs, &mut problems);
         check_system(side, &runs, &mut problems);
+        check_ahead(side, &runs, &mut problems);
         check_summary(side, &runs, &mut problems);
         // One that has ended has no rows in a queue, and may have outlived its service.
-        if side.state != State::DisconnectedOutbound
-            && runs.iter().any(|run| run.service.is_some_and(|service| service != side.service))
-        {
+        if !side.state.is_over() && runs.iter().any(|run| run.service.is_some_and(|service| service != side.service)) {
             problems.push("a run is in another service's queue".to_owned());
         }
-        if side.state == State::DisconnectedOutbound
+        if side.state.is_over()
             && (side.turn.is_some() || counters.ready + counters.kept + counters.copies + counters.held > 0)
         {
             problems.push("it has ended and has rows".to_owned());
@@ -173,7 +172,7 @@ fn needed(side: &Side, class: Class) -> Vec<Interval> {
             needed.push(Interval { from: side.cursor, to: side.next_expected });
             needed
         }
-        Class::Parked => Vec::new(),
+        Class::Parked => side.ahead.parked.clone(),
         Class::Sent => {
             let mut needed = side.copied_intervals.clone();
             needed.extend(
@@ -188,7 +187,6 @@ fn is_needed(side: &Side, run: &Run) -> bool {
     match run.class {
         // Received ones stay if the queue retained them.
         Class::System => !segments(side, run).is_empty() || side.system.iter().any(|row| row.number == run.last),
-        Class::Parked => true,
         class => needed(side, class).into_iter().any(|interval| rows_in(run, interval) > 0),
     }
 }
@@ -199,7 +197,7 @@ fn check_line(class: Class, runs: &[&Run], problems: &mut Vec<String>) {
         if next.first() <= run.last {
             problems.push(format!("{class:?}: the number {} is stored twice", next.first()));
         }
-        if next.first_order <= run.last_order() {
+        if class != Class::Parked && next.first_order <= run.last_order() {
             problems.push(format!("{class:?}: the order falls at number {}", next.first()));
         }
         if class != Class::System && next.sequence != next.first() {
@@ -240,7 +238,7 @@ fn check_turns(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
         problems.push(format!("its turn is {turn}, and the oldest unread row has the order {oldest}"));
     }
     let transmits = side.outgoing.as_ref().is_some_and(|outgoing| outgoing.acknowledged < side.next_send);
-    let may_go = side.state.may_send() || side.state == State::DisconnectedOutbound;
+    let may_go = side.state.may_send() || side.state == State::DisconnectedOutbound || side.has_last_word();
     let turn = side.outgoing.as_ref().and_then(|outgoing| outgoing.turn);
     if turn.is_some() != (transmits && may_go) {
         problems.push(format!("whether something is to be transmitted: {transmits}, in a state that allows it: {may_go}, and its turn is {turn:?}"));
@@ -256,6 +254,19 @@ fn check_system(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
     }
 }
 
+/// Rows with status 2 are those that their side knows of, and others are missing before each of them.
+fn check_ahead(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
+    let ahead = &side.ahead;
+    let parked = runs.iter().filter(|run| run.class == Class::Parked);
+    let bytes = parked.map(|run| run.columns.size).sum::<f64>();
+    if side.parked != ahead.count() || (bytes - ahead.bytes).abs() > 0.0 {
+        problems.push(format!("{} rows of {bytes} bytes are parked, and it knows of {ahead:?}", side.parked));
+    }
+    if ahead.parked.first().is_some_and(|first| first.from <= side.next_expected) {
+        problems.push(format!("number {} is expected, and {ahead:?} waits", side.next_expected));
+    }
+}
+
 /// What END relies on to delete everything.
 fn check_summary(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
     if side.runs < count(runs.len()) {
@@ -267,7 +278,7 @@ fn check_summary(side: &Side, runs: &[Run], problems: &mut Vec<String>) {
     let visible = || runs.iter().filter(|run| run.service.is_some());
     let first = visible().map(|run| run.first_order).min();
     let last = visible().map(Run::last_order).max();
-    if side.state != State::DisconnectedOutbound
+    if !side.state.is_over()
         && (first.is_some_and(|first| first < side.first_order) || last.is_some_and(|last| last > side.last_order))
     {
         problems.push(format!(

@@ -1,5 +1,7 @@
 //! Values in a browser: `JsValue`s.
 
+use std::rc::Rc;
+
 use js_sys::{Array, Object, Reflect, Uint8Array};
 use wasm_bindgen::prelude::*;
 
@@ -162,6 +164,13 @@ impl Value {
             (Some(own), Some(more)) => Self(Object::assign(&Object::assign(&Object::new(), own), more).into()),
             _ => all,
         }
+    }
+
+    /// The fields of a plain object; `None` for anything else.
+    pub(crate) fn entries(&self) -> Option<Vec<(Rc<str>, Self)>> {
+        let object = self.0.dyn_ref::<Object>().filter(|_| !self.is_list() && !self.0.is_function())?;
+        let entries = Object::entries(object).iter().map(Self);
+        Some(entries.map(|entry| (entry.item(0).text().unwrap_or_default().into(), entry.item(1))).collect())
     }
 
     /// A structured clone: nothing in it is shared with this one.

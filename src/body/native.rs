@@ -194,6 +194,14 @@ impl Value {
         Self::Object(own.into_iter().chain(more.into_iter().map(|(name, value)| (name.into(), value))).collect())
     }
 
+    /// The fields of a plain object; `None` for anything else.
+    pub(crate) fn entries(&self) -> Option<Vec<(Rc<str>, Self)>> {
+        match self {
+            Self::Object(fields) => Some(fields.clone()),
+            _ => None,
+        }
+    }
+
     /// A structured clone: nothing in it is shared with this one.
     ///
     /// # Errors

@@ -14,9 +14,12 @@
 //! Delivery inside one broker acknowledges at once, so DO is seen only while messages wait outside: because the far queue is off, or because
 //! the far service is not here. SI is never seen: a message arrives whole.
 
+mod ahead;
 mod record;
 
 use std::rc::Rc;
+
+pub(crate) use ahead::Ahead;
 
 use crate::clock::Instant;
 use crate::ids::{Bits, Decoded, Role, SideId};
@@ -90,6 +93,11 @@ impl State {
     /// Whether SEND is allowed.
     pub fn may_send(self) -> bool {
         matches!(self, Self::StartedOutbound | Self::Conversing)
+    }
+
+    /// Whether this side has ended: it has no rows.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Self::DisconnectedOutbound | Self::Closed)
     }
 
     /// Whether a timer may be begun.
@@ -243,6 +251,8 @@ pub(crate) struct Side {
     pub(crate) retry: Option<Box<Retry>>,
     /// How many messages it has under way in the delayed store.
     pub(crate) delayed: u64,
+    /// Which rows are parked, and what is known of those that are still to come.
+    pub(crate) ahead: Ahead,
 }
 
 /// A record of the store `conversations`.
@@ -271,6 +281,8 @@ pub(crate) struct Conversation {
     pub(crate) reuse: Option<Rc<str>>,
     /// It is a lane: its target is there alone.
     pub(crate) lane: Option<Place>,
+    /// Its target, whose far side is elsewhere, is finished and goes then: the time and the stamp of the due row.
+    pub(crate) closes: Option<(Instant, u64)>,
 }
 
 impl Side {
@@ -305,6 +317,7 @@ impl Side {
             trial: Trial::default(),
             retry: None,
             delayed: 0,
+            ahead: Ahead::default(),
         }
     }
 

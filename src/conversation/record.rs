@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Conversation, Held, Interval, Outgoing, Side, State, System, SystemRow, Timer};
+use super::{Ahead, Conversation, Held, Interval, Outgoing, Side, State, System, SystemRow, Timer};
 use crate::body::Value;
 use crate::clock::Instant;
 use crate::error::Result;
@@ -44,6 +44,7 @@ impl Conversation {
             target: read_side(&fields.any())?,
             reuse: fields.optional_text()?,
             lane: read_lane(&fields.any())?,
+            closes: fields.any().number().zip(fields.optional_number()?),
         })
     }
 
@@ -71,14 +72,18 @@ impl Conversation {
                 target: None,
                 reuse: None,
                 lane: None,
+                closes: None,
             };
             let (initiator, target) = (fields.any(), fields.any());
             // Whoever has received from the one that was there comes too late.
             let failed = |there: bool| there.then(|| Side { fence: 1, ..Side::new(0, State::Error, 5, None) });
             // The end of a lane is alone, and one that was never reached is not here.
             conversation.initiator = failed(!initiator.is_null());
-            conversation.target =
-                failed(!target.is_null() && conversation.local == Some(true) && conversation.initiator.is_some());
+            let is_both = conversation.local == Some(true) && conversation.initiator.is_some();
+            conversation.target = failed(
+                !target.is_null()
+                    && (is_both || (conversation.local == Some(false) && conversation.far_broker.is_some())),
+            );
             Ok(Some(conversation).filter(|conversation| is_its && !conversation.is_gone()))
         };
         read().unwrap_or(None).map(Box::new)
@@ -89,7 +94,7 @@ impl Conversation {
         let lifetime =
             self.lifetime.map_or_else(Value::null, |(at, stamp)| Value::list(vec![Value::from(at), optional(stamp)]));
         let side = |side: &Option<Side>| side.as_ref().map_or_else(Value::null, Side::record);
-        Value::list(vec![
+        let mut conversation = vec![
             Value::from(1u32),
             record::value(self.number),
             record::value(high),
@@ -110,7 +115,11 @@ impl Conversation {
                 let failed = lane.failed.as_ref().map_or_else(Value::null, |failed| failed.record());
                 Value::list(vec![lane.key.record(), record::value(lane.base), failed])
             }),
-        ])
+        ];
+        if let Some((at, stamp)) = self.closes {
+            conversation.extend([Value::from(at), record::value(stamp)]);
+        }
+        Value::list(conversation)
     }
 }
 
@@ -176,8 +185,12 @@ impl Side {
         side.push(Value::list(self.timers.iter().map(Timer::record).collect()));
         side.push(self.trial.record());
         side.push(self.retry.as_ref().map_or_else(Value::null, |retry| retry.record()));
-        if self.delayed > 0 {
+        let is_ahead = self.ahead != Ahead::default();
+        if self.delayed > 0 || is_ahead {
             side.push(record::value(self.delayed));
+        }
+        if is_ahead {
+            side.push(self.ahead.record());
         }
         Value::list(side)
     }
@@ -222,6 +235,7 @@ fn read_side(value: &Value) -> Read<Option<Side>> {
     side.trial = Trial::read(&fields.any())?;
     side.retry = Retry::read(&fields.any())?.map(Box::new);
     side.delayed = fields.optional_number()?.unwrap_or(0);
+    side.ahead = Ahead::read(&fields.any())?;
     Ok(Some(side))
 }
 

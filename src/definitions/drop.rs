@@ -5,12 +5,14 @@ use std::rc::Rc;
 use super::alter::refuse_own;
 use super::define::Defining;
 use super::{ERROR_QUEUE, FIRST_QUEUE, QueueDefinition, ServiceDefinition};
+use crate::conversation::{Conversation, State};
 use crate::error::{Error, ErrorCode, Result};
 use crate::ids::SideId;
 use crate::map::Map;
 use crate::membership;
 use crate::queue::Queue;
 use crate::stop::{Outcome, Stop};
+use crate::transmission;
 use crate::verbs::{End, EndError, EndOptions, drop_stored};
 use crate::work::Work;
 
@@ -32,6 +34,7 @@ pub(crate) fn drop_service(work: &mut Work<'_>, name: &str) -> Outcome<()> {
     for side in &sides {
         end(work, *side, name)?;
     }
+    remove_closed(work, &sides)?;
     leave_to_queue(work, &service, &queue, &sides)?;
     let mut defining = Defining::from(&work.catalog);
     defining.drop_service(name);
@@ -55,13 +58,21 @@ pub(crate) fn drop_queue(work: &mut Work<'_>, name: &str) -> Outcome<()> {
         return Err(in_use(text).with("queue", name).with("service", &*service.name).into());
     }
     refuse_rated(work, name)?;
+    let closed = |states: &[u64]| states.get(State::Closed.index()).copied().unwrap_or(0);
     let count = |states: &[u64]| states.iter().sum::<u64>();
-    let endpoints = work.queue(queue.number)?.total(|counters| count(&counters.states));
+    let finished = work.queue(queue.number)?.total(|counters| closed(&counters.states));
+    let endpoints = work.queue(queue.number)?.total(|counters| count(&counters.states)).saturating_sub(finished);
     if endpoints > 0 {
         let text = format!(
             "The queue \"{name}\" still has {endpoints} conversation endpoints, of its own service or left by one that was dropped. END them first; lanes with unread messages, and those that wait for their transmission, WITH CLEANUP."
         );
         return Err(in_use(text).with("queue", name).with("conversations", crate::record::float(endpoints)).into());
+    }
+    if finished > 0 {
+        let own = work.look_up(|catalog| catalog.service(name))?.number;
+        let sides = work.sides_of(own)?;
+        work.need(sides.iter().map(|side| side.conversation), [])?;
+        remove_closed(work, &sides)?;
     }
     if let Some(at) = work.queue(queue.number)?.oldest_due {
         work.drop_due(&Queue::due(queue.number, at));
@@ -70,6 +81,19 @@ pub(crate) fn drop_queue(work: &mut Work<'_>, name: &str) -> Outcome<()> {
     defining.drop_service(name);
     defining.drop_queue(queue);
     defining.finish(work)
+}
+
+/// Endpoints that are shown although they are finished go at once: they are remembered without it.
+fn remove_closed(work: &mut Work<'_>, sides: &[SideId]) -> Outcome<()> {
+    for id in sides {
+        let conversation = work.conversation(id.conversation)?;
+        let is_closed = |found: &Conversation| found.side(id.role).is_some_and(|side| side.state == State::Closed);
+        if let Some(mut conversation) = conversation.filter(|conversation| is_closed(conversation)) {
+            transmission::remove(work, &mut conversation, id.role)?;
+            work.save(conversation);
+        }
+    }
+    Ok(())
 }
 
 fn in_use(text: String) -> Error {

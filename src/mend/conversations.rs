@@ -16,6 +16,7 @@ use crate::message::count;
 use crate::reuse::named;
 use crate::stop::Outcome;
 use crate::store::{Change, Key, Range, StoreName};
+use crate::transmission::read_side;
 use crate::turn;
 use crate::work::Work;
 
@@ -113,7 +114,7 @@ fn expunge(work: &mut Work<'_>, number: u64) -> Outcome<Vec<Value>> {
     };
     let mut gone = Vec::new();
     // What leads to delayed messages is not among them: they are sent on a conversation, or go to the error queue, when they are due.
-    let names = ["g", "l", "r", "s"].map(|kind| (StoreName::Members, Range::prefix(vec![kind.into()])));
+    let names = ["g", "l", "r", "s", "c"].map(|kind| (StoreName::Members, Range::prefix(vec![kind.into()])));
     let others = [StoreName::Turns, StoreName::Due].map(|store| (store, Range::all()));
     for (store, range) in names.into_iter().chain(others) {
         let records = work.get_range(store, range.clone(), None)?.to_vec();
@@ -144,6 +145,7 @@ fn is_member(key: &Key, record: &Value, number: u64, was_last: &dyn Fn(&Rc<str>)
             read_member(key).is_some_and(|(_, side)| side.conversation == number)
         }
         [Key::Text(kind), Key::Text(group)] if &**kind == "s" => was_last(group),
+        [Key::Text(kind), ..] if &**kind == "c" => read_side(record).is_ok_and(|side| side.conversation == number),
         _ => named(record).is_ok_and(|named| named == number),
     }
 }

@@ -13,8 +13,9 @@ use crate::queue::Queue;
 use crate::record;
 use crate::reuse::{Reuse, named};
 use crate::seen::{self, SeenId};
-use crate::stop::{Outcome, Stop};
+use crate::stop::{Outcome, Stop, pass_over};
 use crate::store::{Change, Key, Range, StoreName};
+use crate::transmission::{name_of, read_side};
 use crate::work::Work;
 
 /// A timer fires all the same, without its body, which goes to the error queue as it is.
@@ -55,6 +56,7 @@ pub(super) fn mend_member(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
             (Some(side), Some(stamp)) => delayed::mend_mark(work, key, SideId::from_number(side), stamp),
             _ => Ok(false),
         },
+        [Key::Text(kind), ..] if &**kind == "c" => mend_far_name(work, key, &record),
         [Key::Text(kind), service, ..] if matches!(&**kind, "l" | "r") => {
             let service = match service {
                 Key::Text(name) => work.catalog.service(name).ok().map(|service| service.number),
@@ -89,6 +91,32 @@ fn mend_name(work: &mut Work<'_>, key: &Key, record: &Value, service: u32) -> Ou
             None => Change::Delete(StoreName::Members, key.clone()),
         });
     }
+    Ok(true)
+}
+
+/// The name that an endpoint has for far brokers is said by its conversation, too. It may be any.
+fn mend_far_name(work: &mut Work<'_>, key: &Key, record: &Value) -> Outcome<bool> {
+    let Err(problem) = read_side(record) else { return Ok(true) };
+    problem_of(problem, (StoreName::Members, key))?;
+    let catalog = std::rc::Rc::clone(&work.catalog);
+    let mut owner = None;
+    for service in catalog.services.values() {
+        let sides = work.sides_of(service.number)?;
+        work.need(sides.iter().map(|side| side.conversation), [])?;
+        for side in sides {
+            let conversation = pass_over(work.conversation(side.conversation), &mut None)?.flatten();
+            let name = conversation.and_then(|conversation| name_of(&conversation, side.role));
+            owner = owner.or((name.as_ref() == Some(key)).then_some(side));
+        }
+    }
+    work.write(match owner {
+        Some(side) => Change::Put(
+            StoreName::Members,
+            key.clone(),
+            Value::list(vec![Value::from(1u32), record::value(side.number())]),
+        ),
+        None => Change::Delete(StoreName::Members, key.clone()),
+    });
     Ok(true)
 }
 

@@ -45,6 +45,7 @@ pub(super) fn mend_run(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
             // The last ones are not there.
             Class::Received => side.visible_end(),
             Class::Sent => side.next_send,
+            Class::Parked => side.ahead.end_of_stretch(number),
             _ => return Ok(true),
         };
         return take_out(work, &Rows { id, class, from: number, to }, None).map(|taken| taken.is_some());
@@ -107,7 +108,7 @@ pub(super) fn bury_some(work: &mut Work<'_>, id: SideId, most: u32, problem: &st
         error_queue::put(work, failed, row)?;
         work.write(Change::Delete(StoreName::Messages, key));
         rows.iter().for_each(|rows| work.write(Change::DeleteRange(StoreName::Bodies, rows.range())));
-        work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new() });
+        work.changes.notice.dropped.push(Dropped { reason: "corrupt".into(), message: Vec::new(), envelope: None });
         work.changes.counts.dropped += to.saturating_sub(from);
         is_moved = true;
     }
@@ -141,6 +142,17 @@ pub(super) fn mend_body(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
     if next.max(run.first()) < number {
         // Rows of its own run come before it.
         return Ok(false);
+    }
+    if class == Class::Parked {
+        // All of its run come again.
+        let taken = take_out(work, &Rows { id, class, from: run.first(), to: run.last + 1 }, None)?;
+        let Some(mut conversation) = work.conversation(id.conversation)? else { return Ok(false) };
+        if let Some(side) = conversation.side_mut(id.role) {
+            side.runs = side.runs.saturating_sub(1);
+            retention::delete(work, &run, side);
+            work.save(conversation);
+        }
+        return Ok(taken.is_some());
     }
     let rows = Rows { id, class, from: number, to: number + 1 };
     let row = run.row_with(index, Body::none());
@@ -179,7 +191,7 @@ fn take_out(work: &mut Work<'_>, rows: &Rows, raw: Option<(&Key, Value, &str)>) 
     if retry.is_some_and(|(class, number)| class == rows.class && (rows.from..rows.to).contains(&number)) {
         recoverability::forget(work, id, side);
     }
-    let gone = taken.unread + taken.kept + taken.copies.max(taken.outgoing);
+    let gone = taken.unread + taken.kept + taken.parked + taken.copies.max(taken.outgoing);
     if gone == 0 && raw.is_none() {
         // Somebody else was faster.
         return Ok(Some(0));
@@ -192,6 +204,7 @@ fn take_out(work: &mut Work<'_>, rows: &Rows, raw: Option<(&Key, Value, &str)>) 
         counters.ready = counters.ready.saturating_sub(taken.unread);
         counters.kept = counters.kept.saturating_sub(taken.kept);
         counters.copies = counters.copies.saturating_sub(taken.copies);
+        counters.parked = counters.parked.saturating_sub(taken.parked);
         counters.outgoing = counters.outgoing.saturating_sub(taken.outgoing);
     })?;
     if let Some((key, ..)) = &raw {
@@ -219,6 +232,7 @@ struct Taken {
     kept: u64,
     copies: u64,
     outgoing: u64,
+    parked: u64,
     /// Of one of class system.
     kind: Option<System>,
 }
@@ -281,7 +295,15 @@ impl Rows {
                 }
                 taken.copies = cut(&mut side.copied_intervals, self.from, self.to);
             }
-            Class::Parked => return Ok(None),
+            // It comes again: nobody was told that it is here.
+            Class::Parked => {
+                let others = message::keys_between(self.id, Class::Parked, 0, END);
+                let others = work.get_range(StoreName::Messages, others, None)?.iter();
+                let others = others.filter_map(|record| Run::read(record).ok());
+                let left = others.filter(|run| run.last < self.from || run.first() >= self.to);
+                taken.parked = side.ahead.forget(self.from, self.to, left.map(|run| run.columns.size).sum());
+                side.parked = side.parked.saturating_sub(taken.parked);
+            }
         }
         side.unread = side.unread.saturating_sub(taken.unread);
         side.kept = side.kept.saturating_sub(taken.kept);

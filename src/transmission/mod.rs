@@ -4,11 +4,16 @@
 //! be transmitted are one record. The endpoint says up to where everything is acknowledged, and a turn, that something waits.
 
 mod acknowledge;
+mod arriving;
 mod backoff;
+pub(crate) mod closed;
 mod envelope;
+mod failing;
 mod hurry;
+mod incoming;
 mod name;
 mod pick;
+mod read;
 mod route;
 mod settle;
 mod step;
@@ -16,8 +21,13 @@ mod transmitter;
 mod transport;
 
 pub(crate) use acknowledge::acknowledge;
+pub(crate) use arriving::drop_parked;
+pub(crate) use closed::{finish, remove};
 pub use envelope::{Acknowledgement, MessageEnvelope};
-pub(crate) use name::{find, name_of, read_name};
+pub(crate) use incoming::{Deliver, refuse_given};
+pub use incoming::{DeliverContext, Delivery};
+pub(crate) use name::{find, key, name_of, read_side};
+pub use read::{GivenBody, GivenEnvelope};
 pub(crate) use route::{Route, Transmission};
 pub(crate) use step::{Came, Step};
 pub use transport::{Refusal, Reply, SendResult, Transport};

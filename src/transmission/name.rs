@@ -2,19 +2,15 @@
 //!
 //! It is kept as long as the far end is elsewhere and knows the id: a target has heard it from there, an initiator has handed something over.
 
-use std::rc::Rc;
-
-use num_traits::ToPrimitive;
-
 use crate::body::Value;
 use crate::conversation::Conversation;
 use crate::ids::{Role, SideId};
-use crate::record::float;
+use crate::record::{Fields, Read, float};
 use crate::stop::Outcome;
 use crate::store::{Change, Key, StoreName};
 use crate::work::Work;
 
-fn key(id: &str, role: Role) -> Key {
+pub(crate) fn key(id: &str, role: Role) -> Key {
     Key::list(["c".into(), id.into(), u32::from(role == Role::Target).into()])
 }
 
@@ -34,8 +30,8 @@ pub(crate) fn find(work: &mut Work<'_>, id: &str, role: Role) -> Outcome<Option<
         return Ok(Some(known.clone()));
     }
     let Some(record) = work.get(StoreName::Members, name)? else { return Ok(None) };
-    let Some(number) = record.item(1).number().and_then(|number| number.to_u64()) else { return Ok(None) };
-    let conversation = work.conversation(SideId::from_number(number).conversation)?;
+    let side = read_side(&record).map_err(|problem| problem.at(StoreName::Members, &key(id, role)))?;
+    let conversation = work.conversation(side.conversation)?;
     Ok(conversation.filter(|found| *found.id == *id && name_of(found, role).is_some()))
 }
 
@@ -58,13 +54,7 @@ impl Work<'_> {
     }
 }
 
-/// The id in a name, and which end has it.
-pub(crate) fn read_name(key: &Key) -> Option<(Rc<str>, Role)> {
-    let Key::List(parts) = key else { return None };
-    match parts.as_slice() {
-        [Key::Text(kind), Key::Text(id), Key::Number(role)] if **kind == *"c" => {
-            Some((Rc::clone(id), if *role == 0.0 { Role::Initiator } else { Role::Target }))
-        }
-        _ => None,
-    }
+/// The end in the record of a name.
+pub(crate) fn read_side(record: &Value) -> Read<SideId> {
+    Fields::open(record)?.number().map(SideId::from_number)
 }

@@ -215,7 +215,7 @@ fn drop_row(work: &mut Work<'_>, conversation: &Conversation, role: Role, row: &
     let mut message = shared_columns(conversation, role);
     message.push(("messageId", Value::from(&*text(row.id))));
     message.push(("messageTypeName", Value::from(&*row.message_type)));
-    work.changes.notice.dropped.push(Dropped { reason, message });
+    work.changes.notice.dropped.push(Dropped { reason, message, envelope: None });
     work.changes.counts.dropped += 1;
 }
 

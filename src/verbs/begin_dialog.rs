@@ -172,6 +172,7 @@ impl Begun {
             target: None,
             reuse: options.reuse.as_deref().map(Rc::from),
             lane: None,
+            closes: None,
         };
         work.move_state(&conversation, Role::Initiator, from.number, None, Some(State::StartedOutbound))?;
         if let Some(group) = &group {

@@ -11,7 +11,7 @@ use crate::record;
 use crate::work::Work;
 
 /// Why a message is dropped.
-pub(super) const HAS_ENDED: &str = "the far side has ended the conversation";
+pub(crate) const HAS_ENDED: &str = "the far side has ended the conversation";
 pub(super) const IS_GONE: &str = "the far endpoint is gone";
 
 /// Rows that `role` has sent go nowhere: every broker hears of each.
@@ -24,7 +24,7 @@ pub(super) fn drop_rows(work: &mut Work<'_>, conversation: &Conversation, role: 
             ("messageTypeName", Value::from(&*row.message_type)),
             ("messageEnqueueTime", Value::from(row.time)),
         ]);
-        work.changes.notice.dropped.push(Dropped { reason: Rc::clone(&reason), message });
+        work.changes.notice.dropped.push(Dropped { reason: Rc::clone(&reason), message, envelope: None });
     }
     work.changes.counts.dropped += count(rows.len());
 }
@@ -44,7 +44,7 @@ pub(crate) fn drop_stored(
     };
     let mut message = shared_columns(conversation, role);
     message.push(("messageSequenceNumber", record::value(first)));
-    work.changes.notice.dropped.push(Dropped { reason, message });
+    work.changes.notice.dropped.push(Dropped { reason, message, envelope: None });
     work.changes.counts.dropped += rows;
 }
 

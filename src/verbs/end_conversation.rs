@@ -18,7 +18,7 @@ use crate::poison;
 use crate::stop::Outcome;
 use crate::store::{Change, StoreName};
 use crate::work::Work;
-use crate::{archive, delayed, membership, recoverability, reuse, sweep};
+use crate::{archive, delayed, recoverability, reuse, sweep, transmission};
 
 /// The longest description of an error, in code points.
 const MAX_DESCRIPTION: usize = 3_000;
@@ -139,7 +139,11 @@ impl End {
         if self.options.error.is_some() || self.options.cleanup {
             drop_held(work, &mut conversation, far, self.why_dropped())?;
         }
-        let waits_outside = if conversation.transmits(role) {
+        let has_last_word = side.has_last_word() && !self.options.cleanup;
+        let waits_outside = if has_last_word {
+            // The Error by which it has failed is still to go.
+            true
+        } else if conversation.transmits(role) {
             // One that is here and gone is not told.
             let is_told = is_told && (conversation.local == Some(false) || conversation.side(far).is_some());
             self.tell_later(work, &mut conversation, role, is_told)?
@@ -151,15 +155,10 @@ impl End {
         }
         if waits_outside {
             change_state(work, &mut conversation, role, State::DisconnectedOutbound)?;
+        } else if self.options.cleanup {
+            transmission::remove(work, &mut conversation, role)?;
         } else {
-            membership::leave(work, &conversation, role)?;
-            work.move_state(&conversation, role, side.service, Some(side.state), None)?;
-            *conversation.side_mut(role) = None;
-        }
-        if conversation.is_gone()
-            && let Some(due) = Due::lifetime(&conversation)
-        {
-            work.drop_due(&due);
+            transmission::finish(work, &mut conversation, role)?;
         }
         work.changes.ended.push(conversation.id_of(role));
         work.save(conversation);
@@ -214,52 +213,80 @@ impl End {
         role: Role,
         is_told: bool,
     ) -> Outcome<bool> {
-        let id = conversation.id_of(role);
         let row = match &self.options.error {
             Some(error) => arrival::error_row(work, error.code, &error.description),
             None => end_dialog(work),
         };
-        let now = work.now;
-        let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(false) };
-        let (service, next) = (side.service, side.next_send);
-        // The last number of one that has ended is its EndDialog's.
-        let messages_end = next.saturating_sub(u64::from(side.state == State::DisconnectedOutbound));
-        let outgoing = side.outgoing.get_or_insert_with(Outgoing::default);
-        let first = outgoing.acknowledged;
-        let waiting = if outgoing.turn.is_some() { next.saturating_sub(first) } else { 0 };
         let drops = !is_told || self.options.error.is_some();
-        if drops {
-            outgoing.acknowledged = next;
-            work.changes.drop_rows(|pending| pending.side == id && pending.class == Class::Sent);
-            // Not the number of the Error that takes their place.
-            let range = message::keys_between(id, Class::Sent, 0, next.saturating_sub(1));
-            work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
-            work.write(Change::DeleteRange(StoreName::Messages, range));
-        }
-        outgoing.turn = is_told.then(|| outgoing.turn.unwrap_or(now));
-        if is_told {
-            side.next_send += 1;
-            work.append(Pending {
-                side: id,
-                class: Class::Sent,
-                service,
-                is_visible: false,
-                first: next,
-                sequence: next,
-                rows: vec![row],
-            });
-        }
-        work.changes.notice.transmission = true;
-        work.count(service, |counters| {
-            if drops {
-                counters.outgoing = counters.outgoing.saturating_sub(waiting);
-            }
-            counters.outgoing += u64::from(is_told);
-        })?;
-        if drops {
-            drop_stored(work, conversation, role, (first, messages_end.saturating_sub(first)), self.why_dropped());
-        }
+        append_last_word(work, conversation, role, is_told.then_some(row), drops, self.why_dropped())?;
         Ok(is_told)
+    }
+}
+
+/// The last row that an endpoint has for the far side, if it has one. `drops`: what waits before it goes nowhere. Copies of it stay.
+pub(crate) fn append_last_word(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    row: Option<Row>,
+    drops: bool,
+    reason: &str,
+) -> Outcome<()> {
+    let (id, now, is_told) = (conversation.id_of(role), work.now, row.is_some());
+    let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
+    let (service, next) = (side.service, side.next_send);
+    // The last number of one that has ended is its EndDialog's.
+    let messages_end = next.saturating_sub(u64::from(side.state == State::DisconnectedOutbound));
+    let outgoing = side.outgoing.get_or_insert_with(Outgoing::default);
+    let first = outgoing.acknowledged;
+    let waiting = if outgoing.turn.is_some() { next.saturating_sub(first) } else { 0 };
+    if drops {
+        outgoing.acknowledged = next;
+        let copied: Vec<_> = side.copied_intervals.iter().map(|interval| (interval.from, interval.to)).collect();
+        let is_copied = |number: u64| copied.iter().any(|(from, to)| (*from..*to).contains(&number));
+        work.changes
+            .drop_rows(|pending| pending.side == id && pending.class == Class::Sent && !is_copied(pending.first));
+        // Not the number of the Error that takes their place.
+        let mut from = 0;
+        for (copy, end) in copied.iter().copied().chain([(next, next)]) {
+            if from < copy {
+                let range = message::keys_between(id, Class::Sent, from, copy - 1);
+                work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
+                work.write(Change::DeleteRange(StoreName::Messages, range));
+            }
+            from = end;
+        }
+    }
+    outgoing.turn = is_told.then(|| outgoing.turn.unwrap_or(now));
+    if let Some(row) = row {
+        side.next_send += 1;
+        work.append(Pending {
+            side: id,
+            class: Class::Sent,
+            service,
+            is_visible: false,
+            first: next,
+            sequence: next,
+            rows: vec![row],
+        });
+    }
+    work.changes.notice.transmission = true;
+    work.count(service, |counters| {
+        if drops {
+            counters.outgoing = counters.outgoing.saturating_sub(waiting);
+        }
+        counters.outgoing += u64::from(is_told);
+    })?;
+    if drops {
+        drop_stored(work, conversation, role, (first, messages_end.saturating_sub(first)), reason);
+    }
+    Ok(())
+}
+
+impl Side {
+    /// What it still has to say is an Error of the broker's own.
+    pub(crate) fn has_last_word(&self) -> bool {
+        self.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_last_word && outgoing.acknowledged < self.next_send)
     }
 }
 
@@ -295,11 +322,11 @@ fn remove_rows(work: &mut Work<'_>, conversation: &mut Conversation, role: Role,
 
 fn remove_runs(work: &mut Work<'_>, id: SideId, side: &Side, transmits: bool) {
     if transmits {
-        let others = [Class::System, Class::Received, Class::Parked];
-        let others = others.map(|class| (class, side.next_expected.max(side.next_system)));
+        let others = [Class::System, Class::Received].map(|class| (class, side.next_expected.max(side.next_system)));
+        let parked = side.ahead.parked.last().map(|last| (Class::Parked, last.to));
         // Of what has arrived there may be copies.
         let arrived = side.outgoing.as_ref().and_then(|outgoing| outgoing.acknowledged.checked_sub(1));
-        for (class, last) in others.into_iter().chain(arrived.map(|last| (Class::Sent, last))) {
+        for (class, last) in others.into_iter().chain(parked).chain(arrived.map(|last| (Class::Sent, last))) {
             let range = message::keys_between(id, class, 0, last);
             work.write(Change::DeleteRange(StoreName::Bodies, range.clone()));
             work.write(Change::DeleteRange(StoreName::Messages, range));

@@ -21,9 +21,10 @@ use uuid::Uuid;
 
 pub(crate) use begin_dialog::Begun;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
+pub(crate) use deliver::drop_outgoing;
 pub(crate) use deliver::{deliver_later, is_local};
-pub(crate) use dropped::{drop_stored, shared_columns};
-pub(crate) use end_conversation::End;
+pub(crate) use dropped::{HAS_ENDED, drop_stored, shared_columns};
+pub(crate) use end_conversation::{End, append_last_word};
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use end_lane::end_lane;
 pub use enqueue::{DEDUPE_WINDOW, EnqueueOptions};
@@ -56,7 +57,7 @@ use crate::rows::Rows;
 use crate::stop::Outcome;
 use crate::store::StoreName;
 use crate::transaction::Loss;
-use crate::transmission;
+use crate::transmission::{self, Deliver, Delivery};
 use crate::waiting::{MaybeNothing, Wait};
 use crate::work::Work;
 
@@ -99,6 +100,8 @@ pub(crate) enum Verb {
     Resume,
     /// Messages leave the error queue.
     Unbury(Unbury),
+    /// An envelope that came from another broker.
+    Deliver(Deliver),
     /// A record that can't be read is set aside.
     Mend(Place),
     /// What a transaction did, all or nothing; and how often the page had slept when its commit was asked for.
@@ -131,6 +134,7 @@ pub(crate) enum Answer {
     Transmission(transmission::Came),
     Recovered(Recovered),
     Unburied(Unburied),
+    Delivered(Delivery),
     Mended(Mended),
 }
 
@@ -229,6 +233,7 @@ impl Verb {
             Self::Recover(recover) => recover.run(work).map(Answer::Recovered),
             Self::Resume => recoverability::resume_all(work).map(|()| Answer::Done),
             Self::Unbury(unbury) => unbury.run(work).map(Answer::Unburied),
+            Self::Deliver(deliver) => deliver.run(work).map(Answer::Delivered),
             Self::Mend(place) => mend(work, place).map(Answer::Mended),
             // A transaction holds no transaction.
             Self::All(..) => Ok(Answer::Done),
@@ -278,6 +283,7 @@ impl Verb {
             }
             Self::Take(takes) => takes.iter().for_each(|take| guess_side(core, reads, take.side)),
             Self::Attempts(sides, _) => sides.iter().for_each(|side| guess_side(core, reads, *side)),
+            Self::Deliver(deliver) => deliver.guess(&core.catalog(), reads),
             Self::All(verbs, _) => verbs.iter().for_each(|verb| verb.guess(core, reads)),
             _ => {}
         }
@@ -348,6 +354,7 @@ impl Verb {
             Self::BeginTimer(timer) => timer.size(),
             Self::Custom(step) => step.size(),
             Self::Transmit(step) => step.size(),
+            Self::Deliver(deliver) => deliver.size(),
             Self::SetGroupState(_, body) => body.size,
             Self::All(verbs, _) => verbs.iter().map(|verb| verb.size()).sum(),
             _ => 0.0,

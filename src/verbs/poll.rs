@@ -16,6 +16,7 @@ use crate::recoverability;
 use crate::seen;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Bound, Key, Range, StoreName};
+use crate::transmission::closed;
 use crate::waits;
 use crate::work::Work;
 
@@ -115,6 +116,10 @@ impl Poll {
                     0
                 }
                 (DueKind::PutBack, None) => 0,
+                (DueKind::Closed, None) => {
+                    closed::expire(work, due)?;
+                    0
+                }
                 (_, None) => expire(work, due)?,
             };
         }
@@ -193,7 +198,7 @@ fn expire(work: &mut Work<'_>, due: &Due) -> Outcome<u64> {
     for role in [Role::Initiator, Role::Target] {
         let state = conversation.side(role).map(|side| side.state);
         // One that has ended hears nothing any more; one that has failed knows.
-        if state.is_none_or(|state| matches!(state, State::DisconnectedOutbound | State::Error)) {
+        if state.is_none_or(|state| matches!(state, State::DisconnectedOutbound | State::Error | State::Closed)) {
             continue;
         }
         arrival::fail_anew(work, &mut conversation, role, -8489, "The lifetime of the conversation is over.")?;

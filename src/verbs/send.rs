@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorCode};
 use crate::ids::{Role, SideId};
 use crate::message::{Class, Row, count, system};
 use crate::stop::Outcome;
+use crate::transmission;
 use crate::work::{Purpose, Work};
 
 /// A message that is to be sent.
@@ -324,14 +325,18 @@ pub(crate) fn change_state(work: &mut Work<'_>, conversation: &mut Conversation,
     let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(()) };
     let from = std::mem::replace(&mut side.state, to);
     let (service, next) = (side.service, side.next_send);
+    let goes = side.has_last_word();
     if matches!(to, State::DisconnectedInbound | State::Error)
-        && let Some(outgoing) = &mut side.outgoing
+        && let Some(outgoing) = side.outgoing.as_mut().filter(|_| !goes)
         && outgoing.turn.take().is_some()
     {
         // What is still to be transmitted is held from then on, and goes with END.
         let waiting = next.saturating_sub(outgoing.acknowledged);
         work.changes.notice.transmission = true;
         work.count(service, |counters| counters.outgoing = counters.outgoing.saturating_sub(waiting))?;
+    }
+    if to == State::Error {
+        transmission::drop_parked(work, conversation, role)?;
     }
     work.move_state(conversation, role, service, Some(from), Some(to))
 }

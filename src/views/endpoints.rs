@@ -94,7 +94,8 @@ impl Endpoint {
             send_sequence: side.next_send,
             receive_sequence: side.next_expected.saturating_sub(conversation.lane.as_ref().map_or(0, |lane| lane.base)),
             created_at: conversation.created_at,
-            is_alone: side.group.is_none(),
+            // One that is finished is in no group.
+            is_alone: side.group.is_none() && side.state != State::Closed,
             ready: side.unread,
         })
     }

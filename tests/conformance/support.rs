@@ -4,6 +4,7 @@
 
 pub(crate) mod chance;
 pub(crate) mod elsewhere;
+pub(crate) mod far;
 pub(crate) mod host;
 pub(crate) mod locks;
 pub(crate) mod shop;

@@ -1,0 +1,559 @@
+//! What comes from other brokers. One envelope is one verb; it reads like the table of docs/wire.md, row by row.
+
+use std::rc::Rc;
+
+use super::arriving::{self, Number, Place};
+use super::read::{Envelope, GivenEnvelope, Refusal, Verdict, refusal};
+use super::{Acknowledgement, MessageEnvelope, acknowledge, closed, failing, find, key};
+use crate::body::{Body, Value};
+use crate::conversation::{Conversation, Outgoing, Side, State};
+use crate::definitions::{Catalog, SentBy, ServiceDefinition};
+use crate::due::{self, Due};
+use crate::error::ErrorCode;
+use crate::ids::{Role, text};
+use crate::message::{Row, system};
+use crate::notice::{Dropped, Notice};
+use crate::reads::Reads;
+use crate::record;
+use crate::stop::{Outcome, Stop};
+use crate::store::StoreName;
+use crate::verbs::{HAS_ENDED, drop_outgoing, shared_columns};
+use crate::work::{self, Work};
+
+/// What became of an envelope, after the commit.
+#[derive(Clone, Debug)]
+pub enum Delivery {
+    /// It is here for good. The acknowledgement is to be sent back; `None` while number 0 is missing, and for what is an acknowledgement itself.
+    Stored(Option<Acknowledgement>),
+    /// It was here before, or nobody wants it any more.
+    Repeated(Option<Acknowledgement>),
+    /// It is to be delivered again.
+    Later {
+        /// Not before so many milliseconds.
+        after: Option<f64>,
+        /// Why.
+        reason: Rc<str>,
+    },
+    /// It is never to be delivered again.
+    Refused {
+        /// Why: a name, and what is wrong with this one.
+        reason: Rc<str>,
+        /// The Error that is to be sent back.
+        reply: Option<Box<MessageEnvelope>>,
+    },
+}
+
+/// Who delivers.
+#[derive(Clone, Debug, Default)]
+pub struct DeliverContext {
+    /// The peer's broker, where the transport has proved it.
+    pub from: Option<Rc<str>>,
+    /// The names of the transport's routes; `None`: the application delivers.
+    pub via: Option<Vec<Rc<str>>>,
+}
+
+/// An envelope that is to be taken in.
+#[derive(Debug)]
+pub(crate) struct Deliver {
+    pub(crate) envelope: Envelope,
+    /// What of it can be shown.
+    pub(crate) shown: Value,
+    pub(crate) context: Rc<DeliverContext>,
+    /// The most endpoints of a queue that are begun from outside.
+    pub(crate) most: u64,
+}
+
+/// An envelope that is refused before anything is looked up: every broker hears of it.
+pub(crate) fn refuse_given(given: &GivenEnvelope, refusal: &Refusal, notice: &mut Notice) -> Delivery {
+    let reason = Rc::clone(&refusal.0);
+    notice.dropped.push(Dropped { reason: Rc::clone(&reason), message: Vec::new(), envelope: Some(given.shown()) });
+    Delivery::Refused { reason, reply: None }
+}
+
+/// Why a message can't be taken as one of its conversation: a code for the sender, and a text.
+pub(crate) struct Fault {
+    pub(crate) code: i32,
+    pub(crate) text: String,
+}
+
+impl Deliver {
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Delivery> {
+        match &self.envelope {
+            Envelope::Message(message, verdict) => self.message(work, message, verdict),
+            Envelope::Acknowledgement(acknowledgement) => self.acknowledgement(work, acknowledgement),
+        }
+    }
+
+    pub(crate) fn size(&self) -> f64 {
+        match &self.envelope {
+            Envelope::Message(message, _) => message.body.size,
+            Envelope::Acknowledgement(_) => 0.0,
+        }
+    }
+
+    /// Asks for what it will probably need.
+    pub(crate) fn guess(&self, catalog: &Catalog, reads: &mut Reads) {
+        match &self.envelope {
+            Envelope::Message(message, _) => {
+                reads.want(StoreName::Members, key(&message.conversation_id, receiver(message)));
+                let service = catalog.services.get(&message.to_service);
+                service.into_iter().for_each(|service| reads.want_queue(service.queue));
+                if message.from_initiator && message.sequence == 0 {
+                    reads.want(StoreName::Seen, closed::key(&message.conversation_id));
+                }
+            }
+            Envelope::Acknowledgement(acknowledgement) => {
+                let role = if acknowledgement.from_initiator { Role::Initiator } else { Role::Target };
+                reads.want(StoreName::Members, key(&acknowledgement.conversation_id, role));
+            }
+        }
+    }
+
+    fn message(&self, work: &mut Work<'_>, message: &MessageEnvelope, verdict: &Verdict) -> Outcome<Delivery> {
+        if let Err(refusal) = self.check_peer(work, &message.from_broker, message.to_broker.as_ref()) {
+            return Ok(self.refuse(work, &refusal, None));
+        }
+        match find(work, &message.conversation_id, receiver(message))? {
+            Some(conversation) => self.known(work, conversation, message, verdict),
+            None => self.unknown(work, message, verdict),
+        }
+    }
+
+    /// Nobody speaks for another broker, or to another one.
+    fn check_peer(&self, work: &Work<'_>, from: &Rc<str>, to: Option<&Rc<str>>) -> Result<(), Refusal> {
+        if self.context.from.as_ref().is_some_and(|proved| !proved.eq_ignore_ascii_case(from)) {
+            return Err(refusal("wrong sender", "`fromBroker` is not the peer that the transport has proved"));
+        }
+        if to.is_some_and(|to| *to != work.core.instance_id) {
+            return Err(refusal("wrong receiver", "`toBroker` is another broker"));
+        }
+        Ok(())
+    }
+
+    // ── a conversation that is here ──
+
+    fn known(
+        &self,
+        work: &mut Work<'_>,
+        mut conversation: Box<Conversation>,
+        message: &MessageEnvelope,
+        verdict: &Verdict,
+    ) -> Outcome<Delivery> {
+        let role = receiver(message);
+        let Some(side) = conversation.side(role).cloned() else { return Ok(later(None, "the endpoint is gone")) };
+        if let Err(refusal) = self
+            .check_partner(&conversation, role, &message.from_broker)
+            .and_then(|()| check_names(&conversation, role, message))
+        {
+            return Ok(self.refuse(work, &refusal, None));
+        }
+        let number = message.sequence;
+        match side.state {
+            State::Closed => return Ok(self.discard(work, message, Some(&conversation), HAS_ENDED)),
+            State::DisconnectedOutbound => return self.to_ended(work, conversation, message),
+            _ => {}
+        }
+        if side.is_here(number) {
+            return Ok(Delivery::Repeated(acknowledgement(work, message, side.arrived())));
+        }
+        if side.ahead.last.is_some_and(|last| number > last) {
+            return Ok(self.refuse(work, &behind_the_last(number), None));
+        }
+        if side.state == State::Error {
+            return Ok(self.discard(work, message, Some(&conversation), "the conversation has failed here"));
+        }
+        if let Some(later) = is_off(work, side.service)? {
+            return Ok(later);
+        }
+        let is_last = system::is_system(&message.message_type);
+        if is_last && side.ahead.has_behind(number) {
+            return Ok(self.refuse(work, &behind_the_last(number), None));
+        }
+        if *message.message_type == *system::ERROR {
+            self.pin(&mut conversation, &message.from_broker);
+            arriving::error(work, &mut conversation, role, row(work, message), number)?;
+            work.save(conversation);
+            return Ok(Delivery::Stored(acknowledgement(work, message, Some(number))));
+        }
+        if !is_last && let Some(fault) = fault(work, &conversation.contract, message, verdict)? {
+            let fault = match fault {
+                Ok(fault) => fault,
+                Err(later) => return Ok(later),
+            };
+            self.pin(&mut conversation, &message.from_broker);
+            failing::fail(work, &mut conversation, role, &fault)?;
+            self.tell(work, message, Some(&conversation), &fault.text);
+            work.save(conversation);
+            return Ok(Delivery::Stored(acknowledgement(work, message, Some(number))));
+        }
+        let place = match arriving::place(work, &conversation, role, Number { number, size: message.body.size })? {
+            Ok(place) => place,
+            Err(reason) => return Ok(later(Some(SOON), reason)),
+        };
+        self.pin(&mut conversation, &message.from_broker);
+        match place {
+            Place::Ahead => arriving::park(work, &mut conversation, role, row(work, message), number)?,
+            Place::Next(following) => {
+                let row = row(work, message);
+                arriving::next(work, &mut conversation, role, row, following)?;
+            }
+        }
+        let arrived = conversation.side(role).and_then(Side::arrived);
+        work.save(conversation);
+        Ok(Delivery::Stored(acknowledgement(work, message, arrived)))
+    }
+
+    /// The receiving end has ended: of what still comes it wants to know only that the sender has ended, too.
+    fn to_ended(
+        &self,
+        work: &mut Work<'_>,
+        mut conversation: Box<Conversation>,
+        message: &MessageEnvelope,
+    ) -> Outcome<Delivery> {
+        let role = receiver(message);
+        let is_error = *message.message_type == *system::ERROR;
+        if !is_error && *message.message_type != *system::END_DIALOG {
+            return Ok(self.discard(work, message, Some(&conversation), HAS_ENDED));
+        }
+        if is_error {
+            self.tell(work, message, Some(&conversation), HAS_ENDED);
+        }
+        // Whatever it has still to say nobody hears any more.
+        drop_outgoing(work, &mut conversation, role, HAS_ENDED)?;
+        work.changes.notice.transmission = true;
+        if is_error {
+            closed::remove(work, &mut conversation, role)?;
+        } else {
+            closed::finish(work, &mut conversation, role)?;
+        }
+        work.save(conversation);
+        Ok(if is_error {
+            Delivery::Repeated(acknowledgement(work, message, Some(message.sequence)))
+        } else {
+            Delivery::Stored(acknowledgement(work, message, Some(message.sequence)))
+        })
+    }
+
+    /// Nobody speaks in a conversation that is not his.
+    fn check_partner(&self, conversation: &Conversation, role: Role, from: &Rc<str>) -> Result<(), Refusal> {
+        let asked = conversation.to_broker.as_ref().filter(|_| role == Role::Initiator);
+        if conversation.far_broker.as_ref().or(asked).is_some_and(|partner| partner != from) {
+            return Err(refusal("wrong sender", "the conversation is another broker's"));
+        }
+        let via = conversation.side(role).and_then(|side| side.outgoing.as_ref()?.via.as_ref());
+        if let (Some(via), Some(routes)) = (via, &self.context.via)
+            && !routes.contains(via)
+        {
+            return Err(refusal("wrong transport", "the conversation goes through another transport"));
+        }
+        Ok(())
+    }
+
+    /// From the first thing that comes back it is known who the far broker is.
+    fn pin(&self, conversation: &mut Conversation, from: &Rc<str>) {
+        conversation.far_broker.get_or_insert_with(|| Rc::clone(from));
+    }
+
+    // ── one that is not ──
+
+    fn unknown(&self, work: &mut Work<'_>, message: &MessageEnvelope, verdict: &Verdict) -> Outcome<Delivery> {
+        let is_first = message.from_initiator && message.sequence == 0;
+        if !is_first {
+            return Ok(self.discard(work, message, None, "no such conversation is here any more"));
+        }
+        if closed::is_remembered(work, &message.conversation_id)? {
+            return Ok(self.discard(work, message, None, HAS_ENDED));
+        }
+        if system::is_system(&message.message_type) {
+            let problem = refusal("malformed", "a conversation does not begin with an EndDialog or an Error");
+            return Ok(self.refuse(work, &problem, None));
+        }
+        let service = match self.accepting(work, message)? {
+            Ok(service) => service,
+            Err(fault) => return Ok(self.refuse_with(work, message, &fault)),
+        };
+        match fault(work, &message.contract, message, verdict)? {
+            None => {}
+            Some(Ok(fault)) => return Ok(self.refuse_with(work, message, &fault)),
+            Some(Err(later)) => return Ok(later),
+        }
+        if let Some(later) = is_off(work, service.number)? {
+            return Ok(later);
+        }
+        let queue = work.queue_of(service.number)?.number;
+        if work.queue(queue)?.total(|counters| counters.from_outside) >= self.most {
+            let reason = format!("{} conversations that were begun from outside are open", self.most);
+            return Ok(later(Some(LONG), reason));
+        }
+        self.open(work, &service, message)?;
+        Ok(Delivery::Stored(acknowledgement(work, message, Some(0))))
+    }
+
+    /// The service that a first message is for, if it takes the contract.
+    fn accepting(
+        &self,
+        work: &mut Work<'_>,
+        message: &MessageEnvelope,
+    ) -> Outcome<Result<Rc<ServiceDefinition>, Fault>> {
+        let unknown = || Fault { code: -8490, text: format!("There is no service \"{}\" here.", message.to_service) };
+        let service = match work.look_up(|catalog| catalog.service(&message.to_service)) {
+            // That of a queue is for `enqueue` alone.
+            Ok(service) if service.implicit => return Ok(Err(unknown())),
+            Ok(service) => service,
+            Err(Stop::Failed(error)) if error.code() == ErrorCode::ServiceNotFound => return Ok(Err(unknown())),
+            Err(stop) => return Err(stop),
+        };
+        // Whoever reads the queue's record sees whether the service has changed.
+        work.queue_of(service.number)?;
+        if !service.contracts.contains(&message.contract) {
+            let text = format!(
+                "The service \"{}\" does not accept the contract \"{}\".",
+                message.to_service, message.contract
+            );
+            return Ok(Err(Fault { code: -8409, text }));
+        }
+        Ok(Ok(Rc::new(service)))
+    }
+
+    /// Makes the target endpoint, with a group and a priority of its own, and enqueues the first message.
+    fn open(&self, work: &mut Work<'_>, service: &ServiceDefinition, message: &MessageEnvelope) -> Outcome<()> {
+        let role = Role::Target;
+        let number = work.conversation_number()?;
+        let lifetime = match message.lifetime {
+            Some(left) => Some((work.now + left, Some(work.claim(work::Number::Stamp, 1)?))),
+            None => None,
+        };
+        let priority = work.catalog.priority(&message.contract, &message.to_service, &message.from_service);
+        let via = self.context.via.as_ref().and_then(|routes| routes.first().cloned());
+        let mut target = Side::new(service.number, State::Conversing, priority, None);
+        target.outgoing = Some(Outgoing { is_confirmed: true, via, ..Outgoing::default() });
+        let mut conversation = Box::new(Conversation {
+            number,
+            bits: work.core.host.ids.bits(),
+            id: Rc::clone(&message.conversation_id),
+            contract: Rc::clone(&message.contract),
+            created_at: work.now,
+            lifetime,
+            initiator_service: Rc::clone(&message.from_service),
+            target_service: Rc::clone(&message.to_service),
+            to_broker: None,
+            far_broker: Some(Rc::clone(&message.from_broker)),
+            local: Some(false),
+            initiator: None,
+            target: Some(target),
+            reuse: None,
+            lane: None,
+            closes: None,
+        });
+        work.move_state(&conversation, role, service.number, None, Some(State::Conversing))?;
+        work.count(service.number, |counters| counters.from_outside += 1)?;
+        if let Some(due) = Due::lifetime(&conversation) {
+            work.put_due(&due, due::lifetime_record(number));
+        }
+        arriving::next(work, &mut conversation, role, row(work, message), Vec::new())?;
+        work.save(conversation);
+        Ok(())
+    }
+
+    // ── acknowledgements ──
+
+    fn acknowledgement(&self, work: &mut Work<'_>, given: &Acknowledgement) -> Outcome<Delivery> {
+        if let Err(refusal) = self.check_peer(work, &given.from_broker, Some(&given.to_broker)) {
+            return Ok(self.refuse(work, &refusal, None));
+        }
+        let role = if given.from_initiator { Role::Initiator } else { Role::Target };
+        let Some(mut conversation) = find(work, &given.conversation_id, role)? else {
+            let problem = refusal("no such conversation", "nothing that was handed over waits to be acknowledged");
+            return Ok(self.refuse(work, &problem, None));
+        };
+        if let Err(refusal) = self.check_partner(&conversation, role, &given.from_broker) {
+            return Ok(self.refuse(work, &refusal, None));
+        }
+        let is_pinned = conversation.far_broker.is_some();
+        let Some(side) = conversation.side_mut(role).as_mut() else { return Ok(Delivery::Repeated(None)) };
+        if side.state == State::Closed {
+            return Ok(Delivery::Repeated(None));
+        }
+        let outgoing = side.outgoing.get_or_insert_with(Outgoing::default);
+        if given.sequence >= outgoing.handed {
+            let problem = refusal("not sent yet", format_args!("number {} was not handed over yet", given.sequence));
+            return Ok(self.refuse(work, &problem, None));
+        }
+        let is_new = given.sequence >= outgoing.acknowledged;
+        if !is_new && is_pinned {
+            return Ok(Delivery::Repeated(None));
+        }
+        outgoing.is_confirmed = true;
+        self.pin(&mut conversation, &given.from_broker);
+        acknowledge(work, &mut conversation, role, given.sequence + 1)?;
+        work.save(conversation);
+        Ok(if is_new { Delivery::Stored(None) } else { Delivery::Repeated(None) })
+    }
+
+    // ── what becomes of it ──
+
+    /// Refused, and an Error goes back.
+    fn refuse_with(&self, work: &mut Work<'_>, message: &MessageEnvelope, fault: &Fault) -> Delivery {
+        let name = match fault.code {
+            -8490 => "no such service",
+            -8409 => "contract not accepted",
+            -9615 => "invalid body",
+            _ => "not in the contract",
+        };
+        let reply = MessageEnvelope {
+            message_id: work.core.host.ids.uuid(),
+            conversation_id: Rc::clone(&message.conversation_id),
+            from_initiator: false,
+            sequence: 0,
+            from_service: Rc::clone(&message.to_service),
+            from_broker: Rc::clone(&work.core.instance_id),
+            to_service: Rc::clone(&message.from_service),
+            to_broker: Some(Rc::clone(&message.from_broker)),
+            contract: Rc::clone(&message.contract),
+            message_type: system::ERROR.into(),
+            lifetime: message.lifetime,
+            headers: None,
+            body: Body::small(Value::object(vec![
+                ("code", Value::from(f64::from(fault.code))),
+                ("description", Value::from(&*fault.text)),
+            ])),
+        };
+        self.refuse(work, &refusal(name, &fault.text), Some(Box::new(reply)))
+    }
+
+    fn refuse(&self, work: &mut Work<'_>, refusal: &Refusal, reply: Option<Box<MessageEnvelope>>) -> Delivery {
+        let reason = Rc::clone(&refusal.0);
+        self.drop(work, Rc::clone(&reason), Vec::new());
+        Delivery::Refused { reason, reply }
+    }
+
+    /// Acknowledged, so that it does not come again, and it goes nowhere.
+    fn discard(
+        &self,
+        work: &mut Work<'_>,
+        message: &MessageEnvelope,
+        conversation: Option<&Conversation>,
+        reason: &str,
+    ) -> Delivery {
+        self.tell(work, message, conversation, reason);
+        Delivery::Repeated(acknowledgement(work, message, Some(message.sequence)))
+    }
+
+    /// A message goes nowhere.
+    fn tell(&self, work: &mut Work<'_>, message: &MessageEnvelope, conversation: Option<&Conversation>, reason: &str) {
+        // Who has sent it has no handle here: it shows the receiver's.
+        let mut columns = conversation.map_or_else(Vec::new, |conversation| {
+            let mut columns = shared_columns(conversation, receiver(message).other());
+            columns.retain(|(name, _)| *name != "conversationHandle");
+            columns.push(("conversationHandle", Value::from(&*conversation.handle(receiver(message)))));
+            columns
+        });
+        columns.extend([
+            ("messageId", Value::from(&*text(message.message_id))),
+            ("messageTypeName", Value::from(&*message.message_type)),
+            ("messageSequenceNumber", record::value(message.sequence)),
+        ]);
+        self.drop(work, reason.into(), columns);
+    }
+
+    fn drop(&self, work: &mut Work<'_>, reason: Rc<str>, message: Vec<(&'static str, Value)>) {
+        work.changes.notice.dropped.push(Dropped { reason, message, envelope: Some(self.shown.clone()) });
+        work.changes.counts.dropped += 1;
+    }
+}
+
+/// So long who delivers too much is asked to wait, in milliseconds.
+const SOON: f64 = 1_000.0;
+const LONG: f64 = 60_000.0;
+
+fn later(after: Option<f64>, reason: impl Into<Rc<str>>) -> Delivery {
+    Delivery::Later { after, reason: reason.into() }
+}
+
+fn receiver(message: &MessageEnvelope) -> Role {
+    if message.from_initiator { Role::Target } else { Role::Initiator }
+}
+
+fn row(work: &Work<'_>, message: &MessageEnvelope) -> Row {
+    Row {
+        message_type: Rc::clone(&message.message_type),
+        id: message.message_id,
+        time: work.now,
+        headers: message.headers.clone(),
+        body: message.body.clone(),
+    }
+}
+
+/// What says that everything up to a number is here; `None`: nothing is.
+fn acknowledgement(work: &Work<'_>, message: &MessageEnvelope, up_to: Option<u64>) -> Option<Acknowledgement> {
+    Some(Acknowledgement {
+        conversation_id: Rc::clone(&message.conversation_id),
+        from_initiator: message.from_initiator,
+        sequence: up_to?,
+        from_broker: Rc::clone(&work.core.instance_id),
+        to_broker: Rc::clone(&message.from_broker),
+    })
+}
+
+fn behind_the_last(number: u64) -> Refusal {
+    refusal("behind the end", format_args!("nothing comes behind an EndDialog or an Error, and number {number} would"))
+}
+
+/// While the queue is off nothing comes in.
+fn is_off(work: &mut Work<'_>, service: u32) -> Outcome<Option<Delivery>> {
+    let queue = work.queue_of(service)?;
+    let reason = || format!("the queue \"{}\" is off", queue.name);
+    Ok((!queue.enqueue_enabled).then(|| later(None, reason())))
+}
+
+/// A conversation has the services and the contract that it was begun with.
+fn check_names(conversation: &Conversation, role: Role, message: &MessageEnvelope) -> Result<(), Refusal> {
+    let is_its = conversation.contract == message.contract
+        && *conversation.service(role) == message.to_service
+        && *conversation.service(role.other()) == message.from_service;
+    if is_its {
+        return Ok(());
+    }
+    Err(refusal("malformed", "the conversation has other services or another contract"))
+}
+
+/// Why a message is none of its contract; `Err`: nobody can tell for now.
+fn fault(
+    work: &mut Work<'_>,
+    contract: &str,
+    message: &MessageEnvelope,
+    verdict: &Verdict,
+) -> Outcome<Option<Result<Fault, Delivery>>> {
+    let definition = match work.look_up(|catalog| catalog.contract(contract)) {
+        Ok(definition) => definition,
+        Err(Stop::Failed(error)) if error.code() == ErrorCode::ContractNotFound => {
+            return Ok(Some(Err(later(None, error.to_string()))));
+        }
+        Err(stop) => return Err(stop),
+    };
+    let entry = definition.entries.iter().find(|(name, _)| *name == message.message_type);
+    let Some((_, sent_by)) = entry else {
+        // It may have grown meanwhile.
+        work.queue(crate::definitions::FIRST_QUEUE)?;
+        let text = format!("The contract \"{contract}\" does not have the message type \"{}\".", message.message_type);
+        return Ok(Some(Ok(Fault { code: -8431, text })));
+    };
+    let wrong = match sent_by {
+        SentBy::Target if message.from_initiator => Some(-8457),
+        SentBy::Initiator if !message.from_initiator => Some(-8437),
+        _ => None,
+    };
+    if let Some(code) = wrong {
+        let text = format!(
+            "Only the {} may send \"{}\" on the contract \"{contract}\".",
+            sent_by.name(),
+            message.message_type
+        );
+        return Ok(Some(Ok(Fault { code, text })));
+    }
+    Ok(match verdict {
+        Verdict::Fine => None,
+        Verdict::Invalid(problem) => Some(Ok(Fault { code: -9615, text: problem.to_string() })),
+        Verdict::Unchecked(problem) => Some(Err(later(None, Rc::clone(problem)))),
+    })
+}
