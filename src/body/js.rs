@@ -169,8 +169,9 @@ impl Value {
     /// The fields of a plain object; `None` for anything else.
     pub(crate) fn entries(&self) -> Option<Vec<(Rc<str>, Self)>> {
         let object = self.0.dyn_ref::<Object>().filter(|_| !self.is_list() && !self.0.is_function())?;
-        let entries = Object::entries(object).iter().map(Self);
-        Some(entries.map(|entry| (entry.item(0).text().unwrap_or_default().into(), entry.item(1))).collect())
+        let entries = Self(Object::entries(object).into()).items();
+        let entry = |entry: &Self| (entry.item(0).text().unwrap_or_default().into(), entry.item(1));
+        Some(entries.iter().map(entry).collect())
     }
 
     /// A structured clone: nothing in it is shared with this one.

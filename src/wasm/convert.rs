@@ -200,7 +200,7 @@ pub(super) fn endpoint_filter(filter: &JsValue) -> EndpointFilter {
 pub(super) fn answer(answer: Answer, done: JsValue) -> JsValue {
     match answer {
         Answer::Done | Answer::Moved(_) | Answer::Mended(_) => done,
-        Answer::Custom(_) | Answer::Transmission(_) => done,
+        Answer::Custom(_) | Answer::Transmission(_) | Answer::Delivered(_) => done,
         Answer::Seen(first) => Value::from_bytes(first.as_bytes()).0,
         Answer::Delayed(delayed) => ids(delayed.into_iter()),
         Answer::Was(was) => was.into(),

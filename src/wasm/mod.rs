@@ -6,6 +6,7 @@
 mod broker;
 mod convert;
 mod delayed_store;
+mod deliver;
 mod error;
 mod given;
 mod notice;

@@ -78,6 +78,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
             Value::object(vec![
                 ("reason", Value::from(&*dropped.reason)),
                 ("message", Value::object(dropped.message.clone())),
+                ("envelope", dropped.envelope.clone().unwrap_or_default()),
             ])
         })
         .collect();

@@ -6,7 +6,7 @@ use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Faults, Operation, StoreName};
 use pocket_broker::{DeliverContext, GivenBody, RowFilter};
 
-use super::super::support::far::{FAR, Far, STRANGER, deliver, deliver_one, deliver_to};
+use super::super::support::far::{FAR, Far, Made, STRANGER, deliver, deliver_one, deliver_to};
 use super::super::support::shop::{Shop, dialog_of};
 
 mount! {
@@ -160,10 +160,11 @@ async fn a_service_that_is_not_here_is_refused(shop: &Shop) {
 
 /// And so does one that is not in the contract.
 async fn d10_a_body_that_is_not_valid_ends_it_on_both_sides(shop: &Shop) {
-    let cases: [(&dyn Fn(&Far) -> _, i32); 3] = [
-        (&|far: &Far| far.message(2, "Note", "x").with_body(GivenBody::Invalid("too salty".into())), -9615),
-        (&|far: &Far| far.message(2, "Bill", "x"), -8431),
-        (&|far: &Far| far.message(2, "Confirm", "x"), -8457),
+    type Make = fn(&Far) -> Made;
+    let cases: [(Make, i32); 3] = [
+        (|far| far.message(2, "Note", "x").with_body(GivenBody::Invalid("too salty".into())), -9615),
+        (|far| far.message(2, "Bill", "x"), -8431),
+        (|far| far.message(2, "Confirm", "x"), -8457),
     ];
     for (number, (make, code)) in (1..).zip(cases) {
         let far = Far::begins(shop, number);
