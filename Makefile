@@ -72,7 +72,7 @@ test-browser: ## the conformance suite in BROWSER=chromium|firefox|webkit (CONTE
 
 test-js: build ## the packed package in Chromium, Firefox and WebKit, or in BROWSER (FILES=name narrows it down)
 	$(if $(filter-out chromium firefox webkit,$(BROWSER)),$(error BROWSER is chromium, firefox or webkit))
-	@.ci/tools npm-js $(or $(BROWSER:firefox=firefox-alone),chromium firefox-alone webkit)
+	@.ci/tools npm-js nats $(or $(BROWSER:firefox=firefox-alone),chromium firefox-alone webkit)
 	node tests/js/support/run.mjs $(or $(BROWSER),chromium firefox webkit)
 
 bench: build ## speed, as ratios to bare IndexedDB or to less of the same

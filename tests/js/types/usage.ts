@@ -2,6 +2,7 @@
 import { BrokerError, defineBroker, deleteBroker, init, isBrokerError, MessageStatus, openBroker, SystemMessage, type } from "pocket-broker";
 import { httpTransport, replay, toStoredRequest } from "pocket-broker/http";
 import type { StoredRequest } from "pocket-broker/http";
+import { natsTransport } from "pocket-broker/nats";
 import type { Broker, BrokerErrorCode, Conversation, Message, Transaction } from "pocket-broker";
 
 interface Order { id: string; dish: string }
@@ -36,6 +37,16 @@ export async function program(signal: AbortSignal): Promise<number> {
   const { discarded, archived } = await dialog.end({ error: { code: 1, description: "no soup" } });
   await deleteBroker("shop");
   return minutes + discarded + archived;
+}
+
+export function overNats(connection: Parameters<typeof natsTransport>[0]["connection"]): ReturnType<typeof natsTransport>[] {
+  return [
+    natsTransport({ connection, stream: "POCKET", subjectPrefix: "shop", onError: (error) => { const text: string = error.message; return text; } }),
+    // @ts-expect-error: no stream.
+    natsTransport({ connection }),
+    // @ts-expect-error: no connection.
+    natsTransport({ connection: {}, stream: "POCKET" }),
+  ];
 }
 
 export function codeOf(error: unknown): BrokerErrorCode | null {
