@@ -5,6 +5,7 @@ import type { Watched } from "./clock-hook.js";
 import { refuseClone } from "./conversation.js";
 import { closedError, openRaw, rethrowOf, type Core } from "./core.js";
 import { DelayedCalls } from "./delayed.js";
+import { deliver } from "./deliver.js";
 import { normalise, queueOptions, serviceChange } from "./definitions.js";
 import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
@@ -18,7 +19,7 @@ import type { Activation, ActivationOptions, Handler } from "./types/activation.
 import type { Broker, Transaction, Views } from "./types/broker.js";
 import type { Definitions, QueueOptions, ServiceChange, StandardSchemaV1 } from "./types/definitions.js";
 import type { DelayedMessages } from "./types/delayed.js";
-import type { Route } from "./types/transmission.js";
+import type { Delivery, Route } from "./types/transmission.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, FailedFilter, Message, QueueInfo, RowFilter, Rows } from "./types/messages.js";
 import type { BeginDialog, Conversation, ConversationRef, EndOptions, EndResult, EnqueueOptions, GroupRef, MessageId, OutgoingMessage, ReceiveOptions, SendOptions, TimerOptions } from "./types/verbs.js";
 import { bodyKey } from "./validation.js";
@@ -60,7 +61,7 @@ export class PocketBroker extends Target implements Broker {
     this.#owner = { core, open: this.#open, events: this as unknown as EventTarget, activations: new Set() };
     this.#views = new ViewCalls(core, () => this.#verbs);
     this.#verbs = new VerbCalls({ core, line: this.#line, target: () => openRaw(core), views: this.#views, speaker: () => this.#verbs });
-    this.#routes = new Routes(core, () => Promise.resolve([]));
+    this.#routes = new Routes(core, (envelopes, context, via) => deliver(core, envelopes, context, via));
     globalThis.addEventListener?.("online", this.#resume);
     refuseClone(this);
   }
@@ -129,6 +130,8 @@ export class PocketBroker extends Target implements Broker {
   }
 
   route(route: Route): Promise<GivenRoute> { return this.#routes.add(route); }
+
+  deliver(envelopes: unknown, context?: { from?: string }): Promise<Delivery[]> { return deliver(this.#core, envelopes, context); }
 
   async transmit(given?: { signal?: AbortSignal }): Promise<{ sent: number; remaining: number }> {
     const { signal } = reading(() => options(given, "options", { signal: abortSignal }));

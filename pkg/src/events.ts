@@ -9,7 +9,9 @@ export function announce(target: EventTarget, notice: Notice): void {
     if (queues.length > 0 || conversations || delayed || transmission || archive) fire(target, "changed", { queues, conversations, delayed, transmission, archive });
     for (const queue of notice.enqueued) fire(target, "message-enqueued", { queue });
     for (const [handle, state] of notice.states) fire(target, "conversation-changed", { handle, state });
-    for (const { reason, message } of notice.dropped) fire(target, "message-dropped", { reason, message: partialMessage(message) });
+    for (const { reason, message, envelope } of notice.dropped) {
+      fire(target, "message-dropped", envelope === undefined ? { reason, message: partialMessage(message) } : { reason, envelope, message: partialMessage(message) });
+    }
     for (const { error, retryAt, ...rest } of notice.failed) {
       fire(target, "message-failed", { ...rest, error: thrown(error), retryAt: retryAt === null ? null : new Date(retryAt) });
     }

@@ -3,7 +3,7 @@ import type { BrokerErrorCode } from "./types/errors.js";
 import type { BrokerEvents } from "./types/broker.js";
 import type { StandardSchemaV1 } from "./types/definitions.js";
 import type { DelayedDeliverySettings, TransactionMode } from "./types/delayed.js";
-import type { MessageEnvelope } from "./types/transmission.js";
+import type { Acknowledgement, MessageEnvelope } from "./types/transmission.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, QueueInfo, TransmissionRow } from "./types/messages.js";
 
 export type RawValidation = "N" | "E" | "J" | "S";
@@ -131,11 +131,22 @@ export interface RawTransport {
   isSlow(): boolean;
 }
 
+/** An envelope from outside: its fields as they were, without the body, and what has become of that. */
+export type RawGivenEnvelope = { fields: Record<string, unknown> } & (
+  | { verdict: "fine"; body: unknown; packing: number; size: number }
+  | { verdict: "large"; size: number }
+  | { verdict: "malformed" | "invalid" | "unchecked"; problem: string }
+);
+export type RawDelivery =
+  | { status: "stored" | "repeated"; acknowledgement: Omit<Acknowledgement, "v" | "kind"> | null }
+  | { status: "later"; after?: number; reason: string }
+  | { status: "refused"; reason: string; reply?: RawEnvelope };
+
 /** What a commit, of this broker or another one of the origin, touched. */
 export interface Notice {
   queues: string[]; conversations: boolean; delayed: boolean; transmission: boolean; archive: boolean;
   enqueued: string[]; states: [handle: string, state: ConversationEndpoint["state"]][];
-  dropped: { reason: string; message: object }[]; disabled: BrokerEvents["queue-disabled"][];
+  dropped: { reason: string; message: object; envelope?: object }[]; disabled: BrokerEvents["queue-disabled"][];
   /** Message ids, or why not, with the handles of their endpoints. */
   transmitted: [messageId: string, handle: string][]; unsent: [handle: string, status: string][];
   failed: RawFailed[]; critical: { source: BrokerEvents["critical-error"]["source"]; error: RawThrown }[];
@@ -231,6 +242,8 @@ export interface RawBroker extends RawVerbs {
   removeRoute(number: number): void;
   /** What was accepted and not acknowledged is offered again. */
   offerAgain(number: number): Promise<void>;
+  /** `via`: the names of the routes of the transport that delivers; undefined: the application does. */
+  deliver(envelopes: RawGivenEnvelope[], from: string | undefined, via: readonly string[] | undefined): Promise<RawDelivery[]>;
   /** The services that others can send to. */
   targets(): string[];
   transmit(): Promise<{ sent: number; remaining: number }>;

@@ -8,17 +8,18 @@ use wasm_bindgen::prelude::*;
 use super::RawBroker;
 use super::convert::{self, field, number, text, whole};
 use super::error::promise;
-use crate::body::{Body, Value};
-use crate::ids;
-use crate::record::{float, optional};
-use crate::transmission::{Acknowledgement, DeliverContext, Delivery, GivenBody, GivenEnvelope, MessageEnvelope};
+use super::transport::envelope;
+use crate::body::Value;
+use crate::record::float;
+use crate::transmission::{Acknowledgement, DeliverContext, Delivery, GivenBody, GivenEnvelope};
 
 #[wasm_bindgen]
 impl RawBroker {
     /// Takes in what arrived from outside. `from`: the peer's broker, where the transport has proved it.
-    pub fn deliver(&self, envelopes: &Array, from: Option<String>) -> Promise {
+    /// `via`: the names of the routes of the transport that delivers.
+    pub fn deliver(&self, envelopes: &Array, from: Option<String>, via: Option<Array>) -> Promise {
         let (member, given) = (Rc::clone(&self.member), given(envelopes));
-        let context = DeliverContext { from: from.map(Into::into), via: None };
+        let context = DeliverContext { from: from.map(Into::into), via: via.map(|via| convert::names(&via)) };
         promise(async move { Ok(deliveries(&member.broker.deliver(given, context).await?)) })
     }
 }
@@ -59,7 +60,7 @@ fn delivery(delivery: &Delivery) -> Value {
         }
         Delivery::Refused { reason, reply } => {
             let mut fields = vec![("status", Value::from("refused")), ("reason", Value::from(&**reason))];
-            fields.extend(reply.as_deref().map(|reply| ("reply", error(reply))));
+            fields.extend(reply.as_deref().map(|reply| ("reply", envelope(reply))));
             Value::object(fields)
         }
     }
@@ -72,35 +73,10 @@ fn arrived(status: &str, given: Option<&Acknowledgement>) -> Value {
 
 fn acknowledgement(given: &Acknowledgement) -> Value {
     Value::object(vec![
-        ("v", Value::from(1u32)),
-        ("kind", Value::from("acknowledgement")),
         ("conversationId", Value::from(&*given.conversation_id)),
         ("fromInitiator", Value::from(given.from_initiator)),
         ("sequence", Value::from(float(given.sequence))),
         ("fromBroker", Value::from(&*given.from_broker)),
         ("toBroker", Value::from(&*given.to_broker)),
-    ])
-}
-
-/// An Error, whose body is as JSON keeps it.
-fn error(envelope: &MessageEnvelope) -> Value {
-    let Body { value, .. } = &envelope.body;
-    Value::object(vec![
-        ("v", Value::from(1u32)),
-        ("kind", Value::from("message")),
-        ("messageId", Value::from(&*ids::text(envelope.message_id))),
-        ("conversationId", Value::from(&*envelope.conversation_id)),
-        ("fromInitiator", Value::from(envelope.from_initiator)),
-        ("sequence", Value::from(float(envelope.sequence))),
-        ("fromService", Value::from(&*envelope.from_service)),
-        ("fromBroker", Value::from(&*envelope.from_broker)),
-        ("toService", Value::from(&*envelope.to_service)),
-        ("toBroker", optional(envelope.to_broker.as_deref())),
-        ("contract", Value::from(&*envelope.contract)),
-        ("messageType", Value::from(&*envelope.message_type)),
-        ("lifetime", envelope.lifetime.map_or_else(Value::null, Value::from)),
-        ("headers", Value::object(Vec::new())),
-        ("bodyEncoding", Value::from("json")),
-        ("body", value.value()),
     ])
 }

@@ -3,7 +3,7 @@ import type { Definitions, QueueOptions, ServiceChange } from "./definitions.js"
 import type { DelayedDeliverySettings, DelayedMessages } from "./delayed.js";
 import type { Activation, ActivationOptions, Handler } from "./activation.js";
 import type { BrokerStats, ConversationEndpoint, ConversationGroup, ConversationState, FailedFilter, FailedMessage, Message, QueueInfo, RowFilter, Rows, TransmissionRow } from "./messages.js";
-import type { Route } from "./transmission.js";
+import type { Delivery, Route } from "./transmission.js";
 import type { BeginDialog, Conversation, ConversationRef, GroupId, Handle, MessageId, SendOptions, Verbs } from "./verbs.js";
 
 /** Where the wasm comes from: its address, a response, its bytes, or a module that is compiled already. */
@@ -208,6 +208,16 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
     remove(): Promise<void>;
   }>;
   /**
+   * Hands what arrived from outside to the broker: an Envelope, or an array of them. One {@link Delivery} per envelope, in order, after the commit. Whatever else it
+   * is given is refused by name, never thrown, does nothing, and fires "message-dropped". What comes twice or out of turn is sorted out here; what the store
+   * can't keep now is "later". docs/wire.md has the envelope, and what each Delivery means.
+   * Errors: Closed; InvalidArgument for a `context` that is none.
+   */
+  deliver(envelopes: unknown, context?: {
+    /** The peer's broker id, where the transport has proved it: envelopes that say they are another's are refused. */
+    from?: string;
+  }): Promise<Delivery[]>;
+  /**
    * One full attempt to transmit what waits now, what has failed before included. Where another context transmits it is waited for; one that does not get on
    * for 5 s is not. Resolves with the number of messages that have left and of those that are still in the transmission queue. Errors: those of the store.
    * An abort of `signal` rejects with its reason; the attempt goes on.
@@ -274,7 +284,7 @@ export interface BrokerEvents {
      * read, and their record, if there was one, is in the error queue as it was.
      */
     reason: string;
-    /** What arrived from another broker, if it did. */
+    /** If it arrived from another broker: the fields of its envelope that could be read, without headers and body. */
     envelope?: unknown;
     /** What is known of the message, or of the first of several: its conversation, by the sender's handle, and the service it was for; not its body. */
     message?: Partial<Message>;

@@ -35,7 +35,7 @@ interface Views extends Pick<C.Views, "select" | "count" | "queues" | "conversat
 }
 interface Transaction extends Verbs, Views, Pick<C.Transaction, "signal" | "getConversationGroup"> {}
 type Events = Pick<C.BrokerEvents, "changed" | "message-enqueued" | "queue-disabled" | "message-dropped" | "message-failed" | "critical-error" | "conversation-changed" | "close">;
-interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "activate" | "drain" | "request" | "returnToSource" | "discardFailed" | "purgeArchive" | "poll" | "close"> {
+interface Broker extends Verbs, Views, EventTarget, AsyncDisposable, Pick<C.Broker, "name" | "instanceId" | "alterQueue" | "dropQueue" | "alterService" | "dropService" | "activate" | "drain" | "request" | "returnToSource" | "discardFailed" | "purgeArchive" | "poll" | "close" | "route" | "transmit" | "deliver"> {
   define(definitions: C.Definitions): Promise<Broker>;
   transaction<T>(work: (tx: Transaction) => Promise<T> | T, options?: { signal?: AbortSignal }): Promise<T>;
   addEventListener<K extends keyof Events>(type: K, listener: (event: CustomEvent<Events[K]>) => unknown, options?: AddEventListenerOptions | boolean): void;
