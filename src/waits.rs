@@ -15,6 +15,7 @@ use crate::numbers::Numbers;
 use crate::recoverability;
 use crate::stop::{Outcome, Stop, pass_over};
 use crate::store::{Bound, Key, Range, StoreName, Tx};
+use crate::transmission::hurry_all;
 use crate::work::{Number, Work};
 
 /// Such a wait begins. Gives the stamp for its row.
@@ -48,6 +49,7 @@ pub(crate) async fn next(tx: &Tx, now: Instant) -> Result<Option<Instant>> {
 /// Ends them.
 pub(crate) fn end(work: &mut Work<'_>) -> Outcome<()> {
     let now = work.now;
+    hurry_all(work)?;
     let range = Range { lower: Bound::Including(Key::list([now.into()])), ..Range::all() };
     let waits = work.get_keys(StoreName::Due, range, None)?.iter().filter_map(Due::read);
     let waits: Vec<Due> =

@@ -42,6 +42,18 @@ impl Hurry {
     }
 }
 
+/// All waits that lie in the future are over, at once: the clock was set back, and nobody knows any more how long they were meant to last.
+pub(crate) fn hurry_all(work: &mut Work<'_>) -> Outcome<()> {
+    let keys = work.get_keys(StoreName::Turns, OutgoingTurn::all(), None)?.iter().filter_map(Key::from_value);
+    let sides: Vec<SideId> = keys.filter_map(|key| side_of(&key)).collect();
+    work.need(sides.iter().map(|side| side.conversation), [])?;
+    for id in sides {
+        resume(work, id)?;
+        offer_again(work, id, &Services::AllBut(Vec::new()))?;
+    }
+    Ok(())
+}
+
 /// Nobody has acknowledged what was handed over, and it may be lost.
 fn offer_again(work: &mut Work<'_>, id: SideId, services: &Services) -> Outcome<()> {
     let conversation = crate::stop::pass_over(work.conversation(id.conversation), &mut None)?.flatten();

@@ -162,7 +162,7 @@ impl Transmission {
     }
 
     /// The services that a route is for: names win.
-    pub(super) fn services(&self, route: &Route) -> Services {
+    pub(crate) fn services(&self, route: &Route) -> Services {
         if *route.name != *ANY {
             return Services::One(Rc::clone(&route.name));
         }

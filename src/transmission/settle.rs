@@ -16,6 +16,7 @@ use crate::reading::read_runs;
 use crate::recoverability::Thrown;
 use crate::stop::Outcome;
 use crate::verbs::shared_columns;
+use crate::waits;
 use crate::work::Work;
 
 /// The results of one call of a transport.
@@ -66,6 +67,7 @@ impl Settle {
                 _ if is_known => true,
                 SendResult::Accepted(again) => {
                     sent += 1;
+                    waits::begin(work)?;
                     accept(work, &mut conversation, role, number, *again);
                     true
                 }
@@ -74,6 +76,8 @@ impl Settle {
             };
             work.save(conversation);
             if !goes_on {
+                // What waits since then waits no longer when the clock is set back.
+                waits::begin(work)?;
                 break;
             }
         }

@@ -9,6 +9,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use super::SendResult;
 use super::hurry::Hurry;
+use super::next;
 use super::pick::{Handed, Pick, Services};
 use super::route::Route;
 use super::settle::Settle;
@@ -18,8 +19,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::ids::SideId;
 use crate::role::lead;
-use crate::store::{Bound, Mode, StoreName};
-use crate::turn::OutgoingTurn;
+use crate::store::{Mode, StoreName};
 use crate::verbs::{Answer, Verb};
 use crate::work::Purpose;
 
@@ -32,8 +32,6 @@ const SHORTEST: f64 = 10.0;
 const LONGEST: f64 = 60_000.0;
 /// The first pause after the storage has failed; it doubles.
 const PAUSE: f64 = 1_000.0;
-/// So many services are looked at for what is next.
-const SERVICES: usize = 64;
 
 /// Lives as long as its route is given and a broker is open. It does not keep the database open.
 pub(super) async fn run(core: Weak<Core>, route: Rc<Route>) {
@@ -106,28 +104,9 @@ impl Core {
     }
 
     /// When a route may hand something over; 0: at once.
-    pub(super) async fn next_to_transmit(&self, route: &Route) -> Result<Option<Instant>> {
+    async fn next_to_transmit(&self, route: &Route) -> Result<Option<Instant>> {
         let services = self.transmission.services(route);
-        self.transact(&[StoreName::Turns], Mode::ReadOnly, async |tx| {
-            let mut range = match &services {
-                Services::One(service) => OutgoingTurn::of_service(service),
-                Services::AllBut(_) => OutgoingTurn::by_service(),
-            };
-            let mut next: Option<Instant> = None;
-            for _ in 0..SERVICES {
-                let keys = tx.get_keys(StoreName::Turns, &range, Some(1)).await?;
-                let Some((service, at)) = keys.first().and_then(OutgoingTurn::place) else { break };
-                if services.has(&service) {
-                    next = Some(next.map_or(at, |next| next.min(at)));
-                }
-                if matches!(services, Services::One(_)) || next == Some(0.0) {
-                    break;
-                }
-                range.lower = Bound::Including(OutgoingTurn::after_service(&service));
-            }
-            Ok(next)
-        })
-        .await
+        self.transact(&[StoreName::Turns], Mode::ReadOnly, async |tx| next::first(tx, &services).await).await
     }
 
     /// Hands over what may go, some conversations side by side, until nothing may.

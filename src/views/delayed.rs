@@ -13,6 +13,7 @@ use crate::message::count;
 use crate::record::float;
 use crate::stop::Outcome;
 use crate::store::{Bound, Direction, Key, Range, StoreName};
+use crate::transmission::first_retry;
 
 /// So many records are read at first, four times as many each time, and so many at most: what is stored together may be a page already.
 const FEW: u32 = 2;
@@ -119,9 +120,15 @@ pub(super) async fn next_delayed(driver: &mut Driver<'_>) -> Outcome<Option<Inst
     Ok(keys.first().and_then(|key| key.to_value().item(0).number()))
 }
 
-/// When something is due, of whatever kind.
+/// When something is due, of whatever kind: of what is to be transmitted, as far as there are routes here, and what may go at once goes by itself.
 pub(super) async fn next_due(driver: &mut Driver<'_>) -> Outcome<Option<Instant>> {
     let due = driver.tx.get_keys(StoreName::Due, &Range::all(), Some(1)).await?;
     let due = due.first().and_then(|key| key.to_value().item(0).number());
-    Ok([due, next_delayed(driver).await?].into_iter().flatten().reduce(f64::min))
+    let mut next = [due, next_delayed(driver).await?].into_iter().flatten().reduce(f64::min);
+    let transmission = &driver.core.transmission;
+    for route in transmission.routes() {
+        let retry = first_retry(driver.tx, &transmission.services(&route)).await?;
+        next = [next, retry].into_iter().flatten().reduce(f64::min);
+    }
+    Ok(next)
 }

@@ -144,7 +144,7 @@ impl Core {
         let scope: &[StoreName] = match view {
             View::Archive(_) => &[StoreName::Meta, StoreName::Archive],
             View::Delayed(_) | View::NextDelayed => &[StoreName::Meta, StoreName::Delayed, StoreName::Bodies],
-            View::NextDue => &[StoreName::Meta, StoreName::Delayed, StoreName::Due],
+            View::NextDue => &[StoreName::Meta, StoreName::Delayed, StoreName::Due, StoreName::Turns],
             _ => &SCOPE,
         };
         let seen = transact(&*self.host.store, scope, Mode::ReadOnly, async |tx| {

@@ -47,6 +47,8 @@ mount! {
     a_reload_goes_on_where_it_was,
     b81_what_waits_at_an_end_is_held,
     failures_are_told_once,
+    l15_a_retry_is_among_what_is_due,
+    l19_a_retry_lasts_no_longer_when_the_clock_is_set_back,
 }
 mount_with_locks! {
     d34_one_context_transmits,
@@ -659,6 +661,38 @@ async fn failures_are_told_once(shop: &Shop) {
     wire.always(Told::Each(retry("401")));
     shop.broker.transmit().await.expect("it can be tried");
     assert_eq!(unsent(shop), ["401"]);
+}
+
+async fn l15_a_retry_is_among_what_is_due(shop: &Shop) {
+    let handle = far(shop, "Elsewhere").await;
+    shop.send(&handle, "Order", "m1").await;
+    let next = async || shop.broker.next_due().await.expect("it can be looked up");
+    assert_eq!(next().await, None, "what may go at once, or has no route, is not waited for");
+    let wire = wire(shop, "*");
+    wire.always(Told::Each(SendResult::Retry { after: Some(5_000.0), reason: "away".into() }));
+    settle().await;
+    assert_eq!(next().await, Some(shop.clock().now() + 5_000.0));
+    wire.calls();
+    shop.clock().advance(5_000.0);
+    assert_eq!(shop.broker.poll().await.expect("it can be done"), 0);
+    assert_eq!(wire.calls().len(), 1);
+    wire.always(Told::Each(acknowledged()));
+    shop.clock().advance(5_000.0);
+    assert_eq!(shop.broker.poll().await.expect("it can be done"), 1, "a message has left");
+    assert_eq!(next().await, None);
+}
+
+async fn l19_a_retry_lasts_no_longer_when_the_clock_is_set_back(shop: &Shop) {
+    let wire = wire(shop, "Elsewhere");
+    wire.next(Told::Each(retry("away")));
+    let handle = far(shop, "Elsewhere").await;
+    shop.send(&handle, "Order", "m1").await;
+    settle().await;
+    wire.calls();
+    shop.clock().advance(-86_400_000.0);
+    shop.broker.poll().await.expect("it can be done");
+    settle().await;
+    assert_eq!(wire.calls(), [["Order 0 m1"]]);
 }
 
 async fn d34_one_context_transmits(shop: &Shop) {
