@@ -34,6 +34,10 @@ pub(crate) fn key(id: &str) -> crate::store::Key {
 
 /// From now on it is remembered.
 pub(crate) fn remember(work: &mut Work<'_>, id: &Rc<str>) -> Outcome<()> {
+    if work.is_view() {
+        // The commit does it: nobody asks before.
+        return Ok(());
+    }
     seen(id).take(work, Uuid::try_parse(id).unwrap_or_default(), REMEMBERED).map(drop)
 }
 

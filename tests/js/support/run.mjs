@@ -14,7 +14,7 @@ import { ROOT } from "./paths.mjs";
  */
 const IN_WEBKIT = [
   "activation", "arguments", "blobs", "bodies", "commit", "conversation", "corrupt", "custom-store", "definitions", "delayed", "delayed-far", "delayed-stores", "deliver", "encode", "enqueue", "failures", "http", "http-envelope", "lifecycle", "move", "nats", "nats-server", "opening", "poison",
-  "receive", "replay", "retention", "retries", "robbing", "send", "services", "stats", "stopping", "testing", "timers", "transaction", "transmission", "views", "waiting",
+  "receive", "replay", "retention", "retries", "robbing", "send", "services", "stats", "stopping", "testing", "timers", "transaction", "transmission", "two-brokers", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
 /** Hidden pages are slow and frozen ones stand still there alone, as far as drivers can make them. */
