@@ -143,6 +143,7 @@ fn outgoing(work: &mut Work<'_>, id: SideId, rows: &mut Vec<TransmissionRow>) ->
             service if is_local(work, &conversation)? => {
                 format!("The service \"{service}\" was defined meanwhile: it comes in.").into()
             }
+            service if work.core.transmission.leads_to(service) => "".into(),
             service => format!("There is no service \"{service}\" here and no route to it.").into(),
         },
         reason => reason.into(),

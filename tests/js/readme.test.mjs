@@ -17,7 +17,7 @@ inPage("the README's examples do what they say", async (h, pb, code) => {
   h.patch(console, "log", () => (...values) => void printed.push(values));
   h.afterwards(() => pb.deleteBroker("shop"));
   const { broker, dialog, visit, kitchen, sender } = await import(URL.createObjectURL(new Blob([code, "export { broker, dialog, visit, kitchen, sender };"], { type: "text/javascript" })));
-  h.equal(printed, [[{ minutes: 5 }], ["guest 7", "guest@example.com"], ["undo", 0, "Confirmed"], ["undo", 3, "Order"], [0, 2], [2, true], [true], [1]]);
+  h.equal(printed, [[{ minutes: 5 }], ["guest 7", "guest@example.com"], ["undo", 0, "Confirmed"], ["undo", 3, "Order"], [0, 2], [2, true], [true], [0, "There is no service \"Orders\" here and no route to it."], [1]]);
   await h.until(async () => (await broker.conversations({ conversationId: dialog.conversationId }).first()) === undefined, "the reader's END");
   h.ok((await visit.info()).dialogTimer > new Date(), "the timer is set");
   await kitchen.idle();
