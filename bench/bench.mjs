@@ -3,10 +3,11 @@ import { init } from "pocket-broker";
 import { LINES as DELAYED } from "./delayed.mjs";
 import { LINES as AGAINST_BARE } from "./lines.mjs";
 import { LINES as SCALE } from "./scale.mjs";
+import { LINES as TRANSMISSION } from "./transmission.mjs";
 
 export const ROUNDS = 11;
 export const QUICK_ROUNDS = 9;
-export const LINES = [...AGAINST_BARE, ...SCALE, ...DELAYED];
+export const LINES = [...AGAINST_BARE, ...SCALE, ...DELAYED, ...TRANSMISSION];
 
 export async function runBench({ quick = false, lines = LINES.map((line) => line.id), tell = () => {} } = {}) {
   await init();

@@ -63,7 +63,14 @@ try {
   console.error("pkg/dist/index.js is missing: run `make build` first");
   process.exit(2);
 }
-const server = await serve({ port: Number(settings.port) });
+/** Takes whatever is sent to it. */
+function accept({ url }, response) {
+  if (url !== "/bench-accept") return false;
+  response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
+  return true;
+}
+
+const server = await serve({ port: Number(settings.port), handle: accept });
 if (settings.serve) {
   console.log(new URL("bench/", server.url).href);
 } else {
