@@ -348,6 +348,7 @@ impl Expected {
         sum.held += counters.held;
         sum.outgoing += counters.outgoing;
         sum.from_outside += u64::from(conversation.is_from_outside(id.role));
+        sum.failed += u64::from(conversation.has_failed());
         sum.moved(None, Some(side.state));
         counters.trials.keys().for_each(|rollbacks| sum.tried(0, *rollbacks));
     }

@@ -283,11 +283,11 @@ impl Broker {
         self.unbury(filter, true).await
     }
 
-    async fn unbury(&self, filter: &FailedFilter, discard: bool) -> Result<u64> {
+    pub(crate) async fn unbury(&self, filter: &FailedFilter, discard: bool) -> Result<u64> {
         let limit = filter.limit();
-        let (mut count, mut after) = (0, None);
+        let (mut count, mut from) = (0, None);
         loop {
-            let page = Unbury { filter: filter.clone(), discard, after, limit: limit - count };
+            let page = Unbury { filter: filter.clone(), discard, from, limit: limit - count };
             let Answer::Unburied(page) = self.call(Call::Verb(Verb::Unbury(page)), None).await? else {
                 return Err(unexpected());
             };
@@ -295,7 +295,7 @@ impl Broker {
             if page.next.is_none() {
                 return Ok(count);
             }
-            after = page.next;
+            from = page.next;
         }
     }
 

@@ -186,6 +186,9 @@ impl Lane {
             closes: None,
         });
         work.move_state(&conversation, ROLE, self.service, None, Some(State::Conversing))?;
+        if conversation.has_failed() {
+            work.count(self.service, |counters| counters.failed += 1)?;
+        }
         work.changes.name_lane(self.clone(), number);
         let record = Value::list(vec![Value::from(1u32), record::value(number)]);
         work.write(Change::Put(StoreName::Members, self.name(), record));
@@ -204,6 +207,11 @@ pub(crate) fn named(record: &Value) -> Read<u64> {
 }
 
 impl Conversation {
+    /// Whether it is the lane of a message that failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.lane.as_ref().is_some_and(|lane| lane.failed.is_some())
+    }
+
     /// Whether it is a lane with nothing in it.
     pub(crate) fn is_empty_lane(&self) -> bool {
         let is_empty = |side: &Side| {
@@ -223,6 +231,9 @@ pub(crate) fn remove(work: &mut Work<'_>, mut conversation: Box<Conversation>) -
     }
     membership::leave(work, &conversation, ROLE)?;
     work.move_state(&conversation, ROLE, side.service, Some(side.state), None)?;
+    if conversation.has_failed() {
+        work.count(side.service, |counters| counters.failed = counters.failed.saturating_sub(1))?;
+    }
     work.changes.drop_rows(|pending| pending.side == id);
     sweep::remove(work, id, &side);
     work.write(Change::Delete(StoreName::Members, lane.name()));

@@ -34,7 +34,7 @@ pub struct Notice {
     pub transmitted: Vec<(Rc<str>, Rc<str>)>,
     /// Endpoints whose messages can't be transmitted for now, and why.
     pub unsent: Vec<(Rc<str>, Rc<str>)>,
-    /// Not of a commit: what goes wrong and is no message's fault.
+    /// What goes wrong and is no message's fault; mostly not of a commit.
     pub critical: Vec<Critical>,
     /// The earliest time at which something new is due: the pollers of all contexts want to know.
     pub due: Option<Instant>,
@@ -117,7 +117,7 @@ pub struct Dropped {
 /// What a notice told at a time: [`Notice::back_to`] takes back what was added since.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
-    lengths: [usize; 8],
+    lengths: [usize; 9],
     flags: [bool; 5],
     due: Option<Instant>,
 }
@@ -127,10 +127,11 @@ impl Notice {
     pub(crate) fn told(&self) -> Told {
         let (queues, enqueued) = (self.queues.len(), self.enqueued.len());
         let (transmitted, unsent) = (self.transmitted.len(), self.unsent.len());
+        let critical = self.critical.len();
         let (states, dropped) = (self.states.len(), self.dropped.len());
         let (disabled, failed) = (self.disabled.len(), self.failed.len());
         Told {
-            lengths: [queues, enqueued, states, dropped, disabled, failed, transmitted, unsent],
+            lengths: [queues, enqueued, states, dropped, disabled, failed, transmitted, unsent, critical],
             flags: [self.conversations, self.delayed, self.transmission, self.archive, self.hop],
             due: self.due,
         }
@@ -138,7 +139,7 @@ impl Notice {
 
     /// Tells no more than it did then.
     pub(crate) fn back_to(&mut self, told: Told) {
-        let [queues, enqueued, states, dropped, disabled, failed, transmitted, unsent] = told.lengths;
+        let [queues, enqueued, states, dropped, disabled, failed, transmitted, unsent, critical] = told.lengths;
         self.queues.truncate(queues);
         self.enqueued.truncate(enqueued);
         self.states.truncate(states);
@@ -147,6 +148,7 @@ impl Notice {
         self.failed.truncate(failed);
         self.transmitted.truncate(transmitted);
         self.unsent.truncate(unsent);
+        self.critical.truncate(critical);
         [self.conversations, self.delayed, self.transmission, self.archive, self.hop] = told.flags;
         self.due = told.due;
     }

@@ -32,6 +32,8 @@ pub(crate) struct Counters {
     pub(crate) epoch: u64,
     /// Endpoints that were begun from outside and are not finished.
     pub(crate) from_outside: u64,
+    /// Lanes of a message that failed.
+    pub(crate) failed: u64,
 }
 
 /// A record of the store `queues`.
@@ -121,6 +123,7 @@ pub(crate) fn read_counters(record: &Value) -> Read<(u32, Counters)> {
         trials: Map::default(),
         epoch: 0,
         from_outside: 0,
+        failed: 0,
     };
     for state in &mut counters.states {
         *state = fields.optional_number()?.ok_or(Unreadable::Field("a counter is missing"))?;
@@ -131,6 +134,7 @@ pub(crate) fn read_counters(record: &Value) -> Read<(u32, Counters)> {
     }
     counters.epoch = fields.number()?;
     counters.from_outside = fields.optional_number()?.unwrap_or(0);
+    counters.failed = fields.optional_number()?.unwrap_or(0);
     Ok((service, counters))
 }
 
@@ -142,8 +146,8 @@ impl Counters {
         let trials = self.trials.iter().flat_map(|(rollbacks, sides)| [*rollbacks, *sides].map(record::value));
         record.push(Value::list(trials.collect()));
         record.push(record::value(self.epoch));
-        if self.from_outside > 0 {
-            record.push(record::value(self.from_outside));
+        if self.from_outside + self.failed > 0 {
+            record.extend([self.from_outside, self.failed].map(record::value));
         }
         Value::list(record)
     }
@@ -158,6 +162,7 @@ impl Counters {
         let outgoing = side.outgoing.as_ref().filter(|outgoing| outgoing.turn.is_some());
         self.outgoing += outgoing.map_or(0, |outgoing| side.next_send.saturating_sub(outgoing.acknowledged));
         self.from_outside += u64::from(conversation.is_from_outside(role));
+        self.failed += u64::from(conversation.has_failed());
         self.moved(None, Some(side.state));
         self.epoch = self.epoch.max(side.trial.epoch + 1);
     }
@@ -171,6 +176,7 @@ impl Counters {
         self.held += other.held;
         self.outgoing += other.outgoing;
         self.from_outside += other.from_outside;
+        self.failed += other.failed;
         self.states.iter_mut().zip(other.states).for_each(|(count, more)| *count += more);
     }
 

@@ -191,7 +191,7 @@ impl Recover {
         let mut moved = None;
         if next == Next::ErrorQueue || (is_loose && wait.is_some()) {
             let unread = error_queue::Unread::read(work, self.id, self.row)?;
-            if next == Next::ErrorQueue && !unread.may_be_moved(&self.failure.queue) {
+            if next == Next::ErrorQueue && !unread.may_be_moved(work, &self.failure.queue)? {
                 (next, wait) = (Next::Delayed, Some(LONGEST));
             } else {
                 moved = Some(unread);

@@ -2,7 +2,7 @@ import { abortSignal, amount, describe, later, number, oneOf, options, text, who
 import { PocketBroker } from "./broker.js";
 import { hookOf } from "./clock-hook.js";
 import { functionsFor, lacking, misshapen } from "./delayed-store.js";
-import { invalid, reading, rethrow } from "./errors.js";
+import { BrokerError, invalid, isBrokerError, reading, rethrow } from "./errors.js";
 import { load } from "./load.js";
 import { unlessAborted } from "./abort.js";
 import type { CloseReason, Notice, RawBroker, RawOpenOptions } from "./raw.js";
@@ -20,7 +20,8 @@ const MAX_MESSAGE_BYTES = 128 * 1024 * 1024;
  * Loads the wasm once, lazily. Each call gives a Broker of its own over one connection per context; its `close` closes only itself.
  * `durability`, `clock` and `delayedDelivery` must agree with a broker of this name that is open here already.
  *
- * Errors: InvalidArgument, UnsupportedTransactionMode, DelayedStoreFailed, LoadFailed, StorageUnavailable (within 10 s), UpgradeBlocked (after 5 s), VersionTooNew, those of `define`.
+ * Errors: InvalidArgument, UnsupportedTransactionMode, DelayedStoreFailed, LoadFailed, StorageUnavailable (within 10 s), UpgradeBlocked (after 5 s), VersionTooNew, those of `define`;
+ * QueueNotFound when `delayedDelivery.errorQueue` is neither among the definitions nor defined already.
  */
 export async function openBroker(name: string, openOptions?: OpenOptions): Promise<Broker> {
   const { definitions, durability = "strict", storage = "indexeddb", clock, lockTimeout = LOCK_TIMEOUT, maxMessageBytes = MAX_MESSAGE_BYTES, wasm, signal, delayedDelivery: given = {} } = reading(() => {
@@ -39,7 +40,7 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
     });
   });
   signal?.throwIfAborted();
-  const { store: custom, errorQueue: _, ...settings } = given;
+  const { store: custom, ...settings } = given;
   const store = custom === undefined ? undefined : functionsFor(custom, name);
   if (custom !== undefined && store === undefined) {
     throw invalid("delayedDelivery.store", "serves a broker of another name already: make a store for each");
@@ -61,10 +62,9 @@ export async function openBroker(name: string, openOptions?: OpenOptions): Promi
   store?.opened(raw);
   if (closed !== undefined) broker.closed(closed);
   hookOf(clock?.of ?? {})?.watch(broker.watched());
-  if (definitions === undefined) return broker;
-  const defining = broker.define(definitions);
   try {
-    await unlessAborted(defining, signal);
+    if (definitions !== undefined) await unlessAborted(broker.define(definitions), signal);
+    if (delayed.errorQueue !== DEFAULTS.errorQueue) await unlessAborted(checkErrorQueue(broker, delayed.errorQueue), signal);
     return broker;
   } catch (error) {
     closeQuietly(broker);
@@ -84,11 +84,22 @@ function checkName(name: unknown): void {
   if (length < 1 || length > MAX_NAME) throw invalid("name", `must have 1 to ${MAX_NAME} characters, not ${length}`);
 }
 
+/** A slip in its name is found at once, not when a message has failed. */
+async function checkErrorQueue(broker: PocketBroker, queue: string): Promise<void> {
+  try {
+    await broker.count(queue);
+  } catch (error) {
+    if (!isBrokerError(error, "QueueNotFound")) throw error;
+    const text = `\`delayedDelivery.errorQueue\` names the queue ${JSON.stringify(queue)}, which is not there. Give it in \`definitions.queues\`, or look at the spelling.`;
+    throw new BrokerError(error.code, text, { details: error.details, cause: error });
+  }
+}
+
 /** How long storing, fetching and dispatching may fail before `critical-error` tells it. */
 const BREAKER = 30_000;
 const DEFAULTS = {
   numberOfRetries: 0, timeToTriggerStoreCircuitBreaker: BREAKER, timeToTriggerFetchCircuitBreaker: BREAKER, timeToTriggerDispatchCircuitBreaker: BREAKER,
-  maximumRecoveryFailuresPerSecond: 1,
+  maximumRecoveryFailuresPerSecond: 1, errorQueue: "error",
 } as const;
 const MODES = ["none", "receive-only", "sends-atomic-with-receive", "transaction-scope"] as const;
 
@@ -113,7 +124,7 @@ function delayedDelivery(value: unknown, argument: string): DelayedDeliverySetti
     numberOfRetries: least(0),
     timeToTriggerStoreCircuitBreaker: duration, timeToTriggerFetchCircuitBreaker: duration, timeToTriggerDispatchCircuitBreaker: duration,
     maximumRecoveryFailuresPerSecond: least(1),
-    errorQueue: (name, of): string => (text(name, of) === "error" ? "error" : later("leave it out: it is \"error\"")(name, of)),
+    errorQueue: text,
   });
 }
 

@@ -217,7 +217,8 @@ export interface RawBroker extends RawVerbs {
   dropQueue(name: string): Promise<void>;
   alterService(name: string, change: RawServiceChange): Promise<void>;
   dropService(name: string): Promise<void>;
-  select(queue: string, filter: RawFilter, token: Token, all: boolean): Promise<Page<Batch>>;
+  /** Without a queue: of all queues that hold failed messages. */
+  select(queue: string | undefined, filter: RawFilter, token: Token, all: boolean): Promise<Page<Batch>>;
   count(queue: string, filter: RawFilter): Promise<number>;
   queues(): Promise<QueueInfo[]>;
   conversations(filter: RawEndpointFilter, token: Token, all: boolean): Promise<Page<RawEndpoint>>;
@@ -252,7 +253,7 @@ export interface RawBroker extends RawVerbs {
   begin(): RawTransaction;
   close(): Promise<void>;
 }
-export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; delayed: Required<Omit<DelayedDeliverySettings, "store" | "errorQueue">>; store?: RawDelayedStore; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
+export interface RawOpenOptions { durability: "strict" | "relaxed"; storage: "indexeddb" | "memory"; lockTimeout: number; delayed: Required<Omit<DelayedDeliverySettings, "store">>; store?: RawDelayedStore; now?: () => number; sleep?: (ms: number, signal: AbortSignal) => Promise<void> }
 /** The generated module. */
 export interface Glue {
   default(source: { module_or_path: unknown }): Promise<unknown>;

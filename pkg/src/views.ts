@@ -13,8 +13,6 @@ import type { BrokerStats, ConversationEndpoint, ConversationGroup, FailedMessag
 import type { ConversationRef } from "./types/verbs.js";
 import type { VerbCalls } from "./verbs.js";
 
-const ERROR_QUEUE = "error";
-
 function isMeant(row: FailedMessage, { messageId, failedQueue, failedBefore }: RawFailedFilter): boolean {
   return (messageId === undefined || row.messageId === messageId) && (failedQueue === undefined || row.failedQueue === failedQueue)
     && (failedBefore === undefined || Number(row.timeOfFailure) < failedBefore);
@@ -47,7 +45,7 @@ export class ViewCalls implements Omit<Views, "delayed"> {
   failed(filter?: unknown): ReturnType<Views["failed"]> {
     return this.#rows(() => failedFilter(filter), async (raw, given, token, all) => {
       const [inner, left] = (token ?? [null, given.limit ?? Infinity]) as [unknown, number];
-      const page = await raw.select(ERROR_QUEUE, {}, inner, all);
+      const page = await raw.select(undefined, {}, inner, all);
       const rows = expandFailed(page.rows).filter((row) => isMeant(row, given)).slice(0, left);
       return { rows, next: page.next == null || rows.length === left ? null : [page.next, left - rows.length] };
     }, (rows) => rows);

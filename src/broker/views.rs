@@ -29,6 +29,22 @@ impl Broker {
         }
     }
 
+    /// The rows of the queues that failed messages are in: the one where they go, "error", and all that hold some.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub async fn select_failed(
+        &self,
+        filter: &RowFilter,
+        position: Option<&[f64]>,
+        extent: Extent,
+    ) -> Result<Page<Rows>> {
+        match self.see(&View::SelectFailed(filter.clone()), position, extent).await? {
+            Seen::Rows(page) => Ok(page),
+            _ => Err(unexpected()),
+        }
+    }
+
     /// How many rows [`Broker::select`] would give.
     ///
     /// # Errors

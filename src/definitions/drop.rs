@@ -50,6 +50,10 @@ pub(crate) fn drop_queue(work: &mut Work<'_>, name: &str) -> Outcome<()> {
     if name == ERROR_QUEUE {
         return Err(Error::invalid_argument("name", "is the queue \"error\", which is always there").into());
     }
+    if *name == *work.core.host.delayed.error_queue {
+        let problem = "is the queue that this broker's failed messages go to, as `delayedDelivery.errorQueue` says";
+        return Err(Error::invalid_argument("name", problem).into());
+    }
     if let Some(service) = work.catalog.services_on(queue.number).find(|service| *service.name != *name) {
         let text = format!(
             "The service \"{}\" is on the queue \"{name}\". Move it to another queue with alterService, or drop it, first.",

@@ -80,6 +80,8 @@ pub(crate) const SCOPE: [StoreName; 8] = [
 #[derive(Clone, Debug)]
 pub(crate) enum View {
     Select(Rc<str>, RowFilter),
+    /// The rows of all queues that hold failed messages.
+    SelectFailed(RowFilter),
     Count(Rc<str>, RowFilter),
     Queues,
     Stats,
@@ -135,7 +137,9 @@ impl Core {
     }
 
     async fn look(self: &Rc<Self>, view: &View, position: Option<&[f64]>, extent: Extent) -> Result<Seen> {
-        if let View::Select(_, filter) | View::Count(_, filter) | View::Archive(filter) = view {
+        if let View::Select(_, filter) | View::SelectFailed(filter) | View::Count(_, filter) | View::Archive(filter) =
+            view
+        {
             filter.check()?;
         }
         if let View::Delayed(filter) = view {
@@ -170,7 +174,8 @@ impl Core {
 impl Driver<'_> {
     async fn answer(&mut self, view: &View, position: Option<&[f64]>, extent: Extent) -> Outcome<Seen> {
         match view {
-            View::Select(queue, filter) => select(self, queue, filter, position, extent).await.map(Seen::Rows),
+            View::Select(queue, filter) => select(self, Some(queue), filter, position, extent).await.map(Seen::Rows),
+            View::SelectFailed(filter) => select(self, None, filter, position, extent).await.map(Seen::Rows),
             View::Count(queue, filter) => count_rows(self, queue, filter).await.map(Seen::Count),
             View::Conversations(filter) => conversations(self, filter, position, extent).await.map(Seen::Endpoints),
             View::Groups(service) => groups(self, service.as_deref(), position, extent).await.map(Seen::Groups),

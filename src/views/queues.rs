@@ -56,7 +56,7 @@ pub(crate) fn queues(work: &mut Work<'_>) -> Outcome<Vec<QueueInfo>> {
 /// How many rows `select` would give. A scan only where a message type, a group or an order is asked for.
 pub(crate) async fn count_rows(driver: &mut Driver<'_>, name: &str, filter: &RowFilter) -> Outcome<u64> {
     if filter.message_type.is_some() || filter.group.is_some() || filter.after.is_some() {
-        let page = select(driver, name, filter, None, Extent::All).await?;
+        let page = select(driver, Some(name), filter, None, Extent::All).await?;
         return Ok(page.rows.iter().map(|rows| count(rows.count)).sum());
     }
     let total = driver.look(|work| counted(work, name, filter)).await?;

@@ -8,6 +8,7 @@ use super::{Extent, PAGE_BYTES, PAGE_ROWS, Page, RowFilter};
 use crate::conversation::Conversation;
 use crate::driver::Driver;
 use crate::error::{Error, Result};
+use crate::error_queue;
 use crate::message::{self, Class, RUN_ROWS, Run, Status, count};
 use crate::reading::with_large_bodies;
 use crate::record::{Unreadable, float, read_all};
@@ -92,10 +93,10 @@ fn order_key(service: u32, order: u64) -> Key {
     Key::list([service.into(), float(order).into()])
 }
 
-/// What `select` shows. `position` is what the page before gave: the last order, how many rows may still come, and per class where to go on.
+/// What `select` shows, of a queue or of all that hold failed messages. `position` is what the page before gave: the last order, how many rows may still come, and per class where to go on.
 pub(crate) async fn select(
     driver: &mut Driver<'_>,
-    name: &str,
+    name: Option<&str>,
     filter: &RowFilter,
     position: Option<&[f64]>,
     extent: Extent,
@@ -157,11 +158,17 @@ pub(crate) async fn select(
 
 fn streams(
     work: &mut Work<'_>,
-    name: &str,
+    name: Option<&str>,
     filter: &RowFilter,
     position: Option<&[f64]>,
     last: Option<u64>,
 ) -> Outcome<Vec<Stream>> {
+    let Some(name) = name else {
+        // Orders are unique over all queues, too.
+        let queues = error_queue::queues(work)?.into_iter();
+        let streams = queues.map(|queue| queue_streams(work, queue, filter, last)).collect::<Outcome<Vec<_>>>()?;
+        return Ok(streams.into_iter().flatten().collect());
+    };
     let queue = work.look_up(|catalog| catalog.queue(name))?;
     work.queue(queue.number)?;
     match &filter.conversation {

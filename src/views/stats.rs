@@ -6,7 +6,7 @@ use num_traits::ToPrimitive;
 
 use crate::clock::Instant;
 use crate::conversation::State;
-use crate::definitions::{ERROR_QUEUE, FIRST_QUEUE};
+use crate::definitions::FIRST_QUEUE;
 use crate::delayed::BreakerState;
 use crate::ids::SideId;
 use crate::message::{self, Class, RUN_ROWS, Run, count};
@@ -40,7 +40,7 @@ pub struct Gauges {
     pub transmission_queued: u64,
     /// Messages in the delayed store.
     pub delayed: u64,
-    /// Messages in the error queue.
+    /// Failed messages that nobody has received from the error queue.
     pub failed: u64,
     /// When the ready message that has waited longest was sent.
     pub oldest_ready: Option<Instant>,
@@ -64,9 +64,8 @@ pub(super) fn gauges(work: &mut Work<'_>) -> Outcome<Gauges> {
         gauges.open_conversations.iter_mut().zip(sum.states).for_each(|(all, some)| *all += some);
         gauges.transmission_queued += sum.held + sum.outgoing;
         outgoing += sum.outgoing;
-        if *queue.name == *ERROR_QUEUE {
-            gauges.failed = sum.ready;
-        }
+        // A lane that was received may stay, retained.
+        gauges.failed += sum.failed.min(sum.ready);
         if sum.ready > 0 {
             ready.among(oldest_ready(work, queue.number))?;
         }

@@ -261,9 +261,11 @@ impl RawBroker {
         self.verb(Verb::SetGroupState(group.into(), convert::body(value, packing, size)))
     }
 
-    /// The rows of a queue.
-    pub fn select(&self, queue: String, filter: JsValue, token: JsValue, all: bool) -> Promise {
-        self.see(Ok(View::Select(queue.into(), convert::row_filter(&filter))), token, all)
+    /// The rows of a queue; without one, of all that hold failed messages.
+    pub fn select(&self, queue: Option<String>, filter: JsValue, token: JsValue, all: bool) -> Promise {
+        let filter = convert::row_filter(&filter);
+        let view = queue.map(|queue| View::Select(queue.into(), filter.clone()));
+        self.see(Ok(view.unwrap_or(View::SelectFailed(filter))), token, all)
     }
 
     /// How many rows `select` would give.
@@ -352,12 +354,7 @@ impl RawBroker {
     pub fn unbury(&self, filter: JsValue, discard: bool) -> Promise {
         let member = Rc::clone(&self.member);
         promise(async move {
-            let filter = convert::failed_filter(&filter);
-            let count = if discard {
-                member.broker.discard_failed(&filter).await?
-            } else {
-                member.broker.return_to_source(&filter).await?
-            };
+            let count = member.broker.unbury(&convert::failed_filter(&filter), discard).await?;
             Ok(crate::record::value(count).0)
         })
     }

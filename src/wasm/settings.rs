@@ -27,6 +27,7 @@ pub(super) struct DelayedOptions {
     time_to_trigger_fetch_circuit_breaker: f64,
     time_to_trigger_dispatch_circuit_breaker: f64,
     maximum_recovery_failures_per_second: f64,
+    error_queue: String,
 }
 
 impl DelayedOptions {
@@ -39,6 +40,7 @@ impl DelayedOptions {
             fetch_breaker: self.time_to_trigger_fetch_circuit_breaker,
             dispatch_breaker: self.time_to_trigger_dispatch_circuit_breaker,
             recovery_failures: self.maximum_recovery_failures_per_second,
+            error_queue: self.error_queue.as_str().into(),
         }
     }
 }

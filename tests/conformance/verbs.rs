@@ -89,6 +89,7 @@ mod elsewhere_races;
 mod end_conversation;
 mod enqueue;
 mod error_queue;
+mod error_queue_named;
 mod events;
 mod groups;
 mod groups_view;

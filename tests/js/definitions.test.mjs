@@ -154,7 +154,6 @@ inPage("what this release does not have yet is NotSupported, and named", async (
   await h.order(broker, 1);
   const calls = {
     codec: () => pb.openBroker(h.name(), { codec: {} }),
-    errorQueue: () => pb.openBroker(h.name(), { delayedDelivery: { errorQueue: "mine" } }),
   };
   for (const [option, call] of Object.entries(calls)) h.match((await h.rejects(call(), { code: "NotSupported" }, option)).message, new RegExp(option), option);
   h.equal([(await broker.queues()).map((queue) => [queue.name, queue.isRetentionEnabled]), await h.rows(broker, "kitchen")], [[["counter", false], ["error", false], ["kitchen", false]], ["1 Order 0"]]);

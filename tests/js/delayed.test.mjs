@@ -143,7 +143,6 @@ inPage("l13: settings of delayed delivery have bounds, and are the same for all 
   for (const [option, values] of Object.entries(wrong)) {
     for (const value of values) await h.rejects(h.open({ delayedDelivery: { [option]: value } }), { code: "InvalidArgument", details: { argument: (name) => name.endsWith(option) } }, `${option} ${value}`);
   }
-  await h.rejects(h.open({ delayedDelivery: { errorQueue: "mine" } }), { code: "NotSupported" });
 });
 
 inPage("l11: what somebody has put into the store under another kind of key stands in nobody's way", async (h) => {

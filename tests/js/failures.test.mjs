@@ -202,3 +202,24 @@ withPages("d36: a failed attempt is told in every broker of the origin", 2, asyn
     assert.deepEqual([failures, isDate], [[{ ...row, queue: "kitchen", error: { name: "RangeError", message: "no bread" }, attempts: 1, next: "delayed" }], true]);
   }
 });
+
+test("l10: another queue than error takes what fails, if the application names it", async (h, pb) => {
+  const delayedDelivery = { errorQueue: "trouble" };
+  h.match((await h.rejects(h.openShop({}, { delayedDelivery }), { code: "QueueNotFound", details: { name: "trouble" } })).message, /delayedDelivery\.errorQueue/);
+  const broker = await h.openShop({ queues: { trouble: {}, jobs: {} } }, { delayedDelivery });
+  await h.rejects(pb.openBroker(broker.name), { code: "InvalidArgument", details: { argument: "delayedDelivery" } });
+  await h.rejects(broker.dropQueue("trouble"), { code: "InvalidArgument" });
+  const id = await broker.enqueue("jobs", 1, { delay: 20 });
+  await broker.dropQueue("jobs");
+  await h.until(async () => (await broker.stats()).failed === 1);
+  await broker.enqueue("kitchen", 2);
+  await broker.drain("kitchen", () => { throw new pb.UnrecoverableError("no"); });
+  const rows = await broker.failed().toArray();
+  h.equal([rows.map((row) => [row.body, row.failedQueue]), await broker.count("trouble"), await broker.count("error")], [[[1, "jobs"], [2, "kitchen"]], 2, 0]);
+  h.equal([(await broker.failed({ limit: 1 }).toArray()).length, rows[0].messageId === id, (await broker.stats()).failed], [1, true, 2]);
+  await broker.close();
+  // Whoever names none sees them all the same.
+  const other = await pb.openBroker(broker.name);
+  h.equal([(await other.failed({ failedQueue: "kitchen" }).toArray()).map((row) => row.body), await other.returnToSource({ failedQueue: "kitchen" }), await other.count("kitchen")], [[2], 1, 1]);
+  h.equal([await other.discardFailed({}), await other.failed().toArray()], [1, []]);
+});

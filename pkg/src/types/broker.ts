@@ -71,7 +71,7 @@ export interface Views {
     service?: string;
   }): Rows<ConversationGroup>;
   /**
-   * The error queue, in the order in which messages came there. What could not be read has 0 `attempts`, and the body `{ store, key, record, bodies }`:
+   * The failed messages, in the order in which they came to the error queue: "error", and those that `delayedDelivery.errorQueue` names or named. What could not be read has 0 `attempts`, and the body `{ store, key, record, bodies }`:
    * the record as it was, and the large bodies that belonged to it, each with its number.
    */
   failed(filter?: FailedFilter): Rows<FailedMessage>;

@@ -166,6 +166,10 @@ export interface DelayedDeliverySettings {
   timeToTriggerDispatchCircuitBreaker?: number;
   /** A whole number from 1 on: how often a second, on average over 30 s, `incrementFailureCount` may fail before `critical-error` tells it. The built-in store has no use for it. Default 1. */
   maximumRecoveryFailuresPerSecond?: number;
-  /** The only one in this release, and the default: "error". */
+  /**
+   * The queue that failed messages go to, in this window or worker: delayed ones, those whose handlers fail, and those that a far service refuses. Default "error". A queue
+   * like any other that is in `definitions`, or was defined before: else `openBroker` rejects with QueueNotFound. Should it be dropped elsewhere, they go to "error", and
+   * `critical-error` tells it. `failed`, `returnToSource` and `discardFailed` go by all error queues of the database, whatever is named here.
+   */
   errorQueue?: string;
 }

@@ -135,7 +135,7 @@ async fn take(
     removed: &mut Removed,
     round: &mut Round,
 ) -> Result<(), Left> {
-    let settings = core.host.delayed;
+    let settings = &core.host.delayed;
     let id = Uuid::try_parse(&message.message_id).ok();
     let arrive = |refused| Arrive {
         incoming: incoming.clone(),
@@ -199,7 +199,7 @@ async fn remove(
     message: DelayedMessage,
     removed: &mut Removed,
 ) -> Result<(), Left> {
-    let settings = core.host.delayed;
+    let settings = &core.host.delayed;
     let answer = ask_to_the_end(core, "remove", store.remove(message.clone())).await;
     note_lingering(core, id, answer.is_err() && !settings.mode.remembers());
     match answer {

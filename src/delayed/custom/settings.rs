@@ -1,9 +1,12 @@
 //! Settings of delayed delivery.
 
+use std::rc::Rc;
+
 use super::store::TransactionMode;
+use crate::definitions::ERROR_QUEUE;
 
 /// Settings of delayed delivery. Most are about stores of the application's own.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DelayedSettings {
     /// Whether what was dispatched is remembered.
     pub mode: TransactionMode,
@@ -17,6 +20,8 @@ pub struct DelayedSettings {
     pub dispatch_breaker: f64,
     /// How often a second, on average over 30 s, counting a failure may fail before it is told. Default 1.
     pub recovery_failures: f64,
+    /// The queue that failed messages go to, handlers' as well. Default "error", where they go, too, if there is no such queue.
+    pub error_queue: Rc<str>,
 }
 
 impl Default for DelayedSettings {
@@ -29,6 +34,7 @@ impl Default for DelayedSettings {
             fetch_breaker: length,
             dispatch_breaker: length,
             recovery_failures: 1.0,
+            error_queue: ERROR_QUEUE.into(),
         }
     }
 }

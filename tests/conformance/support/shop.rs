@@ -108,6 +108,15 @@ impl Shop {
 
     /// The same, if it can be opened.
     pub(crate) async fn try_tab_with(&self, delayed: DelayedSettings, elsewhere: &Elsewhere) -> Result<Broker> {
+        self.try_tab(delayed, Some(elsewhere)).await
+    }
+
+    /// Another tab with these settings, and the built-in store.
+    pub(crate) async fn tab_of(&self, delayed: DelayedSettings) -> Broker {
+        self.try_tab(delayed, None).await.expect("the broker opens")
+    }
+
+    async fn try_tab(&self, delayed: DelayedSettings, elsewhere: Option<&Elsewhere>) -> Result<Broker> {
         self.tabs.set(self.tabs.get() + 1);
         let number = self.tabs.get();
         let TestHost { host: mut other, .. } = host(Rc::clone(&self.store), number);
@@ -121,7 +130,9 @@ impl Shop {
         let is_hidden = Rc::clone(&self.is_hidden);
         other.is_hidden = Rc::new(move || is_hidden.borrow().contains(&number));
         other.delayed = delayed;
-        other.delayed_store = Some(Rc::new(elsewhere.of(number)));
+        if let Some(elsewhere) = elsewhere {
+            other.delayed_store = Some(Rc::new(elsewhere.of(number)));
+        }
         Broker::open(other).await
     }
 
