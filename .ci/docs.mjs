@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 const pkg = resolve(fileURLToPath(import.meta.url), "../../pkg");
 const ts = createRequire(`${pkg}/package.json`)("typescript");
 
-const entries = ["index", "http", "nats", "testing"].map((name) => `${pkg}/dist/${name}.d.ts`);
+const entries = ["index", "classic", "http", "nats", "service-worker", "testing"].map((name) => `${pkg}/dist/${name}.d.ts`);
 const program = ts.createProgram(entries, { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ESNext, moduleResolution: ts.ModuleResolutionKind.Bundler });
 const checker = program.getTypeChecker();
 const modules = entries.map((entry) => {

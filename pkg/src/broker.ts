@@ -10,10 +10,12 @@ import { normalise, queueOptions, serviceChange } from "./definitions.js";
 import { fromRaw, reading } from "./errors.js";
 import { announce, fire } from "./events.js";
 import { failedFilter } from "./filters.js";
+import { thrown } from "./handlers.js";
 import { Line } from "./line.js";
 import { Routes, type GivenRoute } from "./routes.js";
 import type { CloseReason, Notice, RawBroker } from "./raw.js";
 import { request } from "./request.js";
+import { SYNC, type SyncHook } from "./sync-hook.js";
 import { transact, type UnitOfWork } from "./transaction.js";
 import type { Activation, ActivationOptions, Handler } from "./types/activation.js";
 import type { Broker, Transaction, Views } from "./types/broker.js";
@@ -182,6 +184,16 @@ export class PocketBroker extends Target implements Broker {
       poll: () => core.raw.poll(),
       idle: () => Promise.all([...activations].map((activation) => activation.idle().catch(() => {}))),
       get isClosed() { return core.closed !== undefined; },
+    };
+  }
+
+  /** For the entry for service workers. */
+  get [SYNC](): SyncHook {
+    const core = this.#core;
+    return {
+      resume: () => openRaw(core).resume().catch(rethrowOf(core)),
+      isTransmittable: () => openRaw(core).isTransmittable().catch(rethrowOf(core)),
+      warn: (source, error) => { if (core.closed === undefined) core.raw.warn(source, ...thrown(error)); },
     };
   }
 

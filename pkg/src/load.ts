@@ -6,6 +6,12 @@ import type { WasmSource } from "./types/broker.js";
 
 const glue = generated as unknown as Glue;
 let loading: Promise<Glue> | undefined;
+let whereItIs = (): URL => new URL("../wasm/pocket_broker_bg.wasm", import.meta.url);
+
+/** Says where the wasm is, for a build that has no `import.meta`. */
+export function wasmIsAt(address: () => URL): void {
+  whereItIs = address;
+}
 
 /** Loads the wasm ahead of time. Idempotent; may be called again after a failure. Errors: LoadFailed, InvalidArgument. */
 export async function init(wasm?: WasmSource): Promise<void> {
@@ -32,7 +38,7 @@ function isSource(source: unknown): source is WasmSource {
 async function start(source: WasmSource | undefined): Promise<Glue> {
   let from = "what was given as `wasm`";
   try {
-    let given: unknown = source ?? new URL("../wasm/pocket_broker_bg.wasm", import.meta.url);
+    let given: unknown = source ?? whereItIs();
     if (typeof given === "string" || tagOf(given as object) === "URL") {
       from = String(given);
       given = fetch(given as URL | string);

@@ -248,6 +248,8 @@ export interface RawBroker extends RawVerbs {
   /** The services that others can send to. */
   targets(): string[];
   transmit(): Promise<{ sent: number; remaining: number }>;
+  /** Whether something waits that a route of this context could hand over, now or after a failure. */
+  isTransmittable(): Promise<boolean>;
   /** Something goes wrong that is no message's fault: every open broker of the origin hears of it. */
   warn(source: BrokerEvents["critical-error"]["source"], name: string, message: string, code: string | undefined): void;
   begin(): RawTransaction;

@@ -5,9 +5,11 @@ use std::rc::Rc;
 use futures_util::future::{Either, join_all, select};
 
 use super::Broker;
+use crate::call::unexpected;
 use crate::definitions::check_name;
 use crate::error::{Error, ErrorCode, Result};
 use crate::transmission::{Route, Transport};
+use crate::views::{Extent, Seen, View};
 
 /// So long another context that transmits is waited for, in milliseconds; then this one does it itself.
 const PATIENCE: f64 = 5_000.0;
@@ -64,6 +66,20 @@ impl Broker {
         self.check_open()?;
         let remaining = self.waiting_outside().await?;
         Ok(Transmitted { sent: sent.max(before.saturating_sub(remaining)), remaining })
+    }
+
+    /// Whether something waits that a route of this context could hand over, now or after a failure. What a transport has accepted waits for its
+    /// acknowledgement alone, and what has no route here for somebody else.
+    ///
+    /// # Errors
+    /// Those of the store; `Closed`.
+    pub async fn is_transmittable(&self) -> Result<bool> {
+        let transmission = &self.core.transmission;
+        let routes = transmission.routes().iter().map(|route| transmission.services(route)).collect();
+        match self.see(&View::Transmittable(routes), None, Extent::All).await? {
+            Seen::Transmittable(is_transmittable) => Ok(is_transmittable),
+            _ => Err(unexpected()),
+        }
     }
 
     /// What has failed is tried again at once, in whatever context.

@@ -30,6 +30,7 @@ pub(crate) use incoming::{Deliver, refuse_given};
 pub use incoming::{DeliverContext, Delivery};
 pub(crate) use name::{find, key, name_of, read_side};
 pub(crate) use next::first_retry;
+pub(crate) use pick::Services;
 pub use read::{GivenBody, GivenEnvelope};
 pub(crate) use route::{Route, Transmission};
 pub(crate) use step::{Came, Step};

@@ -9,6 +9,7 @@ mod queues;
 mod select;
 mod stats;
 mod transmission;
+mod transmittable;
 
 use std::rc::Rc;
 
@@ -21,6 +22,7 @@ use crate::reads::Reads;
 use crate::rows::Rows;
 use crate::stop::{Outcome, Stop};
 use crate::store::{Mode, StoreName, transact};
+use crate::transmission::Services;
 use crate::work::{Purpose, Work};
 
 pub use crate::delayed::DelayedMessage;
@@ -39,6 +41,7 @@ use stats::gauges;
 pub use stats::{BrokerStats, Gauges};
 pub use transmission::TransmissionRow;
 use transmission::transmission_queue;
+use transmittable::is_transmittable;
 
 /// How much of a view is wanted at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +93,8 @@ pub(crate) enum View {
     Groups(Option<Rc<str>>),
     Info(Rc<str>),
     TransmissionQueue(Option<Rc<str>>),
+    /// Whether something waits for one of these routes.
+    Transmittable(Vec<Services>),
     Archive(RowFilter),
     Delayed(DelayedFilter),
     CountDelayed,
@@ -107,6 +112,7 @@ pub(crate) enum Seen {
     Endpoints(Page<Endpoint>),
     Groups(Page<ConversationGroup>),
     TransmissionQueue(Vec<TransmissionRow>),
+    Transmittable(bool),
     Delayed(Page<DelayedMessage>),
     Next(Option<Instant>),
 }
@@ -202,6 +208,7 @@ fn look(work: &mut Work<'_>, view: &View) -> Outcome<Seen> {
         View::TransmissionQueue(conversation) => {
             transmission_queue(work, conversation.as_deref()).map(Seen::TransmissionQueue)
         }
+        View::Transmittable(routes) => is_transmittable(work, routes).map(Seen::Transmittable),
         View::CountDelayed => work.numbers().map(|numbers| Seen::Count(numbers.delayed)),
         View::Stats => gauges(work).map(|gauges| Seen::Stats(BrokerStats { gauges, ..BrokerStats::default() })),
         _ => queues(work).map(Seen::Queues),

@@ -241,6 +241,7 @@ pub(super) fn seen(view: &View, seen: &Seen) -> JsValue {
         }
         Seen::Endpoints(endpoints) => page(&endpoints.rows, endpoints.next.as_deref(), endpoint),
         Seen::TransmissionQueue(rows) => page(rows, None, transmission_row),
+        Seen::Transmittable(is_transmittable) => JsValue::from(*is_transmittable),
         Seen::Delayed(messages) => page(&messages.rows, messages.next.as_deref(), super::shown::delayed),
         Seen::Next(next) => next.map_or(JsValue::NULL, JsValue::from),
     }

@@ -44,6 +44,13 @@ impl RawBroker {
         self.member.broker.targets().iter().map(|name| name.to_string()).collect()
     }
 
+    /// Whether something waits that a route of this context could hand over, now or after a failure.
+    #[wasm_bindgen(js_name = isTransmittable)]
+    pub fn is_transmittable(&self) -> Promise {
+        let member = Rc::clone(&self.member);
+        promise(async move { Ok(member.broker.is_transmittable().await?.into()) })
+    }
+
     /// One full attempt to transmit what waits.
     pub fn transmit(&self) -> Promise {
         let member = Rc::clone(&self.member);

@@ -27,6 +27,7 @@ mount! {
     what_follows_a_failure_in_a_batch_waits_with_it,
     transmit_does_not_wait,
     what_was_accepted_is_offered_again,
+    what_could_go_has_a_route_and_was_not_accepted,
     what_is_new_goes_on_while_the_first_is_accepted,
     a_call_that_hangs_is_given_up_after_two_minutes,
     a_transport_that_gives_too_little_is_asked_again,
@@ -307,6 +308,39 @@ async fn what_was_accepted_is_offered_again(shop: &Shop) {
     pass(shop, 1_000.0).await;
     assert_eq!(wire.calls(), [vec!["Order 0 0"], vec!["Order 1 1"]]);
     assert_eq!(shop.outside().await, [""; 0]);
+}
+
+async fn what_could_go_has_a_route_and_was_not_accepted(shop: &Shop) {
+    let could_go = async || shop.broker.is_transmittable().await.expect("the store works");
+    let handle = far(shop, "Elsewhere").await;
+    shop.send(&handle, "Order", "m1").await;
+    assert!(!could_go().await, "no route");
+    let other = wire(shop, "Nowhere");
+    settle().await;
+    assert!(!could_go().await, "a route for another service");
+    let all = Wire::default();
+    all.next(Told::Each(retry("away")));
+    let number = shop.broker.route("*", Rc::new(all.clone()), 50).expect("there is none yet");
+    assert!(could_go().await, "it goes now");
+    settle().await;
+    assert_eq!(all.calls(), [["Order 0 m1"]]);
+    assert!(could_go().await, "it has failed, and goes again");
+    all.next(Told::Each(SendResult::Accepted(MINUTE)));
+    pass(shop, 2_000.0).await;
+    assert_eq!(all.calls(), [["Order 0 m1"]]);
+    assert!(!could_go().await, "it waits for its acknowledgement");
+    let second = far(shop, "Nowhere").await;
+    other.always(Told::Each(retry("away")));
+    shop.send(&second, "Order", "m2").await;
+    settle().await;
+    assert!(could_go().await, "one of several routes has something");
+    other.always(Told::Each(acknowledged()));
+    pass(shop, 2_000.0).await;
+    assert!(!could_go().await);
+    pass(shop, MINUTE).await;
+    assert_eq!(shop.outside().await, [""; 0]);
+    assert!(!could_go().await, "nothing waits");
+    shop.broker.remove_route(number);
 }
 
 async fn what_is_new_goes_on_while_the_first_is_accepted(shop: &Shop) {

@@ -6,6 +6,8 @@
 import type * as C from "./contract";
 import type * as P from "pocket-broker";
 import type * as H from "pocket-broker/http";
+import type * as W from "pocket-broker/service-worker";
+import type * as X from "pocket-broker/classic";
 import type * as T from "pocket-broker/testing";
 
 type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -145,6 +147,14 @@ is<Mutual<typeof H.toStoredRequest, typeof C.toStoredRequest>>();
 is<Mutual<Parameters<typeof H.replay>, Parameters<typeof C.replay>>>();
 is<Equal<ReturnType<typeof H.replay>, P.Handler<H.StoredRequest>>>();
 is<[ReturnType<typeof H.httpTransport>] extends [C.Transport] ? true : false>();
+
+// ── in service workers ──
+
+is<[Parameters<typeof W.handleSync>[1]] extends [Parameters<typeof C.handleSync>[1]] ? true : false>();
+is<Mutual<ReturnType<typeof W.handleSync>, ReturnType<typeof C.handleSync>>>();
+is<Mutual<Parameters<typeof W.registerBackgroundSync>[2], Parameters<typeof C.registerBackgroundSync>[2]>>();
+is<Mutual<ReturnType<typeof W.registerBackgroundSync>, ReturnType<typeof C.registerBackgroundSync>>>();
+is<Equal<keyof typeof X, keyof typeof P | keyof typeof H | keyof typeof W>>();
 
 // ── functions and constants ──
 

@@ -1,6 +1,7 @@
 /** Programs that must compile, and lines that must not. */
 import { BrokerError, defineBroker, deleteBroker, init, isBrokerError, MessageStatus, openBroker, SystemMessage, type } from "pocket-broker";
 import { httpTransport, replay, toStoredRequest } from "pocket-broker/http";
+import { handleSync, registerBackgroundSync } from "pocket-broker/service-worker";
 import type { StoredRequest } from "pocket-broker/http";
 import { natsTransport } from "pocket-broker/nats";
 import type { Broker, BrokerErrorCode, Conversation, Message, Transaction } from "pocket-broker";
@@ -73,6 +74,20 @@ export function refused(broker: Broker): unknown[] {
     // @ts-expect-error: no such status.
     broker.count("kitchen", { status: 4 }),
   ];
+}
+
+export function inTheBackground(registration: ServiceWorkerRegistration, broker: Broker): void {
+  const end: () => void = handleSync(async () => {
+    const opened = await openBroker("shop");
+    await opened.route({ service: "*", transport: httpTransport({ url: "/messages" }) });
+    return opened;
+  }, { tag: "shop", queues: { requests: replay(), mail: { DEFAULT: async (message, tx) => { await tx.send(message, "DEFAULT"); } } } });
+  end();
+  registerBackgroundSync(registration, broker, { tag: "shop", queues: ["requests"] })();
+  // @ts-expect-error a function that opens it
+  handleSync(broker);
+  // @ts-expect-error names alone
+  registerBackgroundSync(registration, broker, { queues: { requests: replay() } });
 }
 
 export async function outbox(broker: Broker, request: Request): Promise<void> {
