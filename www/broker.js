@@ -12,5 +12,6 @@ export { testClock } from "../pkg/dist/testing.js";
 /** @typedef {import("../pkg/dist/index.js").FailedMessage} FailedMessage */
 /** @typedef {import("../pkg/dist/index.js").Activation} Activation */
 /** @typedef {import("../pkg/dist/index.js").DelayedMessage} DelayedMessage */
+/** @typedef {import("../pkg/dist/index.js").DelayedMessageStore} DelayedMessageStore */
 /** @typedef {import("../pkg/dist/index.js").BrokerStats} BrokerStats */
 /** @typedef {import("../pkg/dist/testing.js").TestClock} TestClock */

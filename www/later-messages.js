@@ -1,6 +1,7 @@
 // @ts-check
 // What the page schedules, and where to. Everything here talks to the broker only; nothing here touches the page.
 import { deleteBroker, openBroker } from "./broker.js";
+import { chooseStore, forgetElsewhere, ownStore } from "./later-store.js";
 
 /** @typedef {import("./broker.js").Broker} Broker */
 /** @typedef {import("./broker.js").TestClock} TestClock */
@@ -23,13 +24,20 @@ const CONVERSING = {
   services: { [DESK.service]: { queue: DESK.queue }, [OFFICE.service]: { queue: OFFICE.queue, contracts: ["DEFAULT"] } },
 };
 
+/** Ten seconds, not thirty, until a failure is told: whoever tries it here waits for it. */
+const BREAKER = 10_000;
+const SETTINGS = { timeToTriggerStoreCircuitBreaker: BREAKER, timeToTriggerFetchCircuitBreaker: BREAKER, timeToTriggerDispatchCircuitBreaker: BREAKER };
+/** With a store of its own what can't be delivered is tried so often again: the built-in one keeps it where it is until it can be. */
+const RETRIES = 4;
+
 /**
  * Opens the database. A queue that was dropped on an earlier visit stays dropped.
  * @param {TestClock | undefined} clock the wall clock if absent
+ * @param {boolean} isElsewhere whether delayed messages are kept in another database
  */
-export async function openLater(clock) {
-  // Ten seconds, not thirty, until a failure is told: whoever tries it here waits for it.
-  const broker = await openBroker(DATABASE, { ...(clock && { clock }), delayedDelivery: { timeToTriggerFetchCircuitBreaker: 10_000 } });
+export async function openLater(clock, isElsewhere) {
+  const elsewhere = isElsewhere ? { store: ownStore(() => clock ? clock.now() : Date.now()), numberOfRetries: RETRIES } : {};
+  const broker = await openBroker(DATABASE, { ...(clock && { clock }), delayedDelivery: { ...SETTINGS, ...elsewhere } });
   const queues = await broker.queues();
   if (!queues.some(({ name }) => name === DESK.queue)) await broker.define({ ...CONVERSING, queues: { ...CONVERSING.queues, ...QUEUE.queues } });
   return broker;
@@ -38,7 +46,9 @@ export async function openLater(clock) {
 /** @param {Broker} broker */
 export async function forgetEverything(broker) {
   await broker.close();
+  chooseStore(false);
   await deleteBroker(DATABASE);
+  await forgetElsewhere();
 }
 
 /**

@@ -30,16 +30,17 @@ async function rowsOf(broker, queue) {
 
 /** @param {Broker} broker */
 async function read(broker) {
-  const [queues, waiting, reminders, office, failed, stats] = await Promise.all([
+  const [queues, waiting, count, reminders, office, failed, stats] = await Promise.all([
     broker.queues(),
     broker.delayed.select({ limit: ROWS }).toArray(),
+    broker.delayed.count(),
     rowsOf(broker, REMINDERS),
     rowsOf(broker, OFFICE.queue),
     broker.failed({ limit: ROWS }).toArray(),
     broker.stats(),
   ]);
   const arrived = [...reminders, ...office].sort((one, other) => other.messageEnqueueTime.getTime() - one.messageEnqueueTime.getTime() || other.queuingOrder - one.queuingOrder);
-  return { queues, waiting, arrived, failed, stats };
+  return { queues, waiting, count, arrived, failed, stats };
 }
 /** @typedef {Awaited<ReturnType<typeof read>>} Found */
 
@@ -47,15 +48,15 @@ async function read(broker) {
 const placeOf = (destination) => destination === REMINDERS ? REMINDERS : CONVERSATION;
 
 /** @param {Found} found @param {number} now */
-function show({ queues, waiting, arrived, failed, stats }, now) {
+function show({ queues, waiting, count, arrived, failed, stats }, now) {
   fillTable("waiting", waiting, { key: ({ messageId }) => messageId, create: createWaiting, update: (row, message) => updateWaiting(row, message, now), rest: byId("waiting-title") });
   fillTable("arrived", arrived, { key: (row) => row.messageId, create: (row) => createArrived(row, now), update: () => {}, rest: byId("arrived-title") });
   fillTable("failed", failed, { key: ({ messageId }) => messageId, create: createFailed, update: () => {}, rest: byId("failed-title") });
-  const more = stats.delayed - waiting.length;
+  const more = count - waiting.length;
   setText(byId("waiting-more"), more > 0 ? `And ${counted(more, "more", "more")}.` : "");
   const take = byId("take");
   take.hidden = arrived.length === 0 && document.activeElement !== take;
-  setText(byId("stats"), `${stats.delayed} waiting. Since this clock was started: ${stats.delayedDispatched} delivered by this tab.`);
+  setText(byId("stats"), `${count} waiting. Since this clock was started: ${stats.delayedDispatched} delivered by this tab.`);
   showPart("reminders", queues.some(({ name }) => name === REMINDERS), ["there", "dropped"], ["Drop the queue", "Define it again"]);
   showPart("desk", queues.some(({ name, isReceiveEnabled }) => name === DESK.queue && isReceiveEnabled), ["on", "off"], ["Switch it off", "Switch it on"]);
   for (const [name, state] of Object.entries(stats.breakers)) {
@@ -79,6 +80,12 @@ export function showPart(name, isWhole, states, actions) {
   const button = byId(`${name}-switch`);
   setText(button, actions[isWhole ? 0 : 1]);
   button.dataset.action = isWhole ? "break" : "mend";
+}
+
+/** What can be broken depends on where messages wait. @param {boolean} isElsewhere */
+export function showParts(isElsewhere) {
+  /** @type {HTMLInputElement} */ (byId("own-store")).checked = isElsewhere;
+  for (const part of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[data-store]"))) part.hidden = (part.dataset.store === "own") !== isElsewhere;
 }
 
 /** A message, and where it goes. @param {string} what @param {string} destination */
@@ -120,11 +127,11 @@ function createArrived({ body, queue, messageEnqueueTime }, now) {
 }
 
 /** @param {FailedMessage} row */
-function createFailed({ messageId, body, failedQueue, exceptionMessage }) {
+function createFailed({ messageId, body, failedQueue, exceptionMessage, attempts }) {
   const what = String(body);
   return el("tr", { role: "row", "data-what": what, "data-message": messageId },
     named(what, failedQueue),
-    cell("t-why", exceptionMessage),
+    cell("t-why", exceptionMessage, ...(attempts > 1 ? [" ", el("span", { class: "t-to" }, `tried ${counted(attempts, "time")}`)] : [])),
     cell("t-do", ...buttons(what, [["return", "Return to source"], ["discard", "Discard"]])));
 }
 

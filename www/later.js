@@ -2,9 +2,10 @@
 // Opens the queues by one clock or the other, and wires the controls.
 import { testClock } from "./broker.js";
 import { byId, setText } from "./dom.js";
-import { failFetching } from "./later-fault.js";
+import { failDelivering, failFetching } from "./later-fault.js";
 import * as later from "./later-messages.js";
-import { liveLater, showPart } from "./later-view.js";
+import { CHOICE, chooseStore, failStore, usesStore } from "./later-store.js";
+import { liveLater, showPart, showParts } from "./later-view.js";
 import { log, logRefusal } from "./view-log.js";
 import { counted, moment, reason } from "./words.js";
 
@@ -97,14 +98,9 @@ function pressed(event) {
 function wireClock() {
   const isMine = /** @type {HTMLInputElement} */ (byId("own-clock"));
   isMine.addEventListener("change", () => {
-    const last = current;
     const clock = isMine.checked ? testClock() : undefined;
     byId("jumps").hidden = !clock;
-    current = last.then(async ({ broker, view }) => {
-      view.stop();
-      await broker.close();
-      return open(clock);
-    });
+    reopen(() => clock);
     void act("Switch the clock", async () => log(clock
       ? "The clock stands still in this tab, until you let it jump. Other tabs keep their own."
       : "The wall clock again. What came while the clock was ahead stays where it is."));
@@ -122,7 +118,69 @@ function wireClock() {
   });
 }
 
+/** Closes what is open, and opens it anew. @param {(clock: TestClock | undefined) => TestClock | undefined} next */
+function reopen(next) {
+  current = current.then(async ({ broker, clock, view }) => {
+    view.stop();
+    await broker.close();
+    return open(next(clock));
+  });
+}
+
+// ── where messages wait ──
+
+function wireStore() {
+  const isOwn = /** @type {HTMLInputElement} */ (byId("own-store"));
+  const change = () => {
+    showParts(usesStore());
+    mendParts();
+    reopen((clock) => clock);
+    void act("Switch the store", async () => log(usesStore()
+      ? "What is scheduled from now on waits in another database."
+      : "What is scheduled from now on waits in the broker’s own database. What the other one has stays there until it is used again."));
+  };
+  isOwn.addEventListener("change", () => {
+    chooseStore(isOwn.checked);
+    change();
+  });
+  // In another tab. `null`: all of it was cleared.
+  addEventListener("storage", ({ key }) => {
+    if ((key === CHOICE || key === null) && isOwn.checked !== usesStore()) change();
+  });
+}
+
 // ── what can be broken ──
+
+/** What this tab pretends. @type {Record<"fetch" | "store" | "deliver", { fail: (fails: boolean) => void, states: readonly [string, string], broken: string, mended: string }>} */
+const FAULTS = {
+  fetch: {
+    fail: failFetching,
+    states: ["works", "fails"],
+    broken: "This tab can’t read what is due any more. See the breaker once something is; a second tab delivers it.",
+    mended: "This tab can read what is due again, and does so within 10 s.",
+  },
+  store: {
+    fail: failStore,
+    states: ["works", "fails"],
+    broken: "This tab can’t write to the other database any more. What is scheduled waits in the broker’s own until that can.",
+    mended: "The other database works again, and is tried within 10 s.",
+  },
+  deliver: {
+    fail: failDelivering,
+    states: ["works", "fails"],
+    broken: "This tab has no room for what is delivered any more. It is tried again and again, and then it is in the error queue.",
+    mended: "There is room again. What is in the error queue can be returned.",
+  },
+};
+
+/** @param {keyof typeof FAULTS} name @param {boolean} isWhole */
+function setFault(name, isWhole) {
+  FAULTS[name].fail(!isWhole);
+  showPart(name, isWhole, FAULTS[name].states, ["Let it fail", "Let it work"]);
+}
+
+const mendParts = () => FAULT_NAMES.forEach((name) => setFault(name, true));
+const FAULT_NAMES = /** @type {(keyof typeof FAULTS)[]} */ (Object.keys(FAULTS));
 
 function wireBreaking() {
   const isMending = (/** @type {string} */ id) => byId(id).dataset.action === "mend";
@@ -141,12 +199,14 @@ function wireBreaking() {
     await later.switchDesk(broker, isOn);
     log(isOn ? "desk is on. What waits to be sent is tried again." : "desk is off: nothing can be sent from it. What is due on the conversation is tried again and again.", { kind: isOn ? "done" : "refused" });
   });
-  onPress("fetch-switch", "The storage", async () => {
-    const isWhole = isMending("fetch-switch");
-    failFetching(!isWhole);
-    showFetching(isWhole);
-    log(isWhole ? "This tab can read what is due again, and does so within 10 s." : "This tab can’t read what is due any more. See the breaker once something is; a second tab delivers it.", { kind: isWhole ? "done" : "refused" });
-  });
+  for (const name of FAULT_NAMES) {
+    const part = `${name}-switch`;
+    onPress(part, "What this tab pretends", async () => {
+      const isWhole = isMending(part);
+      setFault(name, isWhole);
+      log(isWhole ? FAULTS[name].mended : FAULTS[name].broken, { kind: isWhole ? "done" : "refused" });
+    });
+  }
   byId("failed").addEventListener("click", (event) => {
     const { row, action } = pressed(event);
     const messageId = row?.dataset.message;
@@ -163,14 +223,11 @@ function wireBreaking() {
   });
 }
 
-/** @param {boolean} isWhole */
-const showFetching = (isWhole) => showPart("fetch", isWhole, ["works", "fails"], ["Let it fail", "Let it work"]);
-
 // ── the page ──
 
 /** @param {TestClock} [clock] @returns {Promise<Open>} */
 async function open(clock) {
-  const broker = await later.openLater(clock);
+  const broker = await later.openLater(clock, usesStore());
   const view = liveLater(broker, () => clock ? clock.now() : Date.now(), (error) => logRefusal("Reading the queues", error));
   broker.addEventListener("message-failed", ({ detail }) => {
     const error = /** @type {{ message?: string }} */ (detail.error);
@@ -196,9 +253,11 @@ async function start() {
   try {
     current = open();
     const { broker } = await current;
-    showFetching(true);
+    showParts(usesStore());
+    mendParts();
     wireSchedule();
     wireClock();
+    wireStore();
     wireBreaking();
     onPress("start-over", "Start over", async (open) => {
       await later.forgetEverything(open.broker);

@@ -201,4 +201,6 @@ test("the page of custom stores shows what is tested here", async () => {
     const code = await readFile(join(ROOT, "tests/js/fixtures", name), "utf8");
     assert.ok(shown.includes(code), `docs/custom-delayed-message-store.md does not show ${name} as it is`);
   }
+  const [tested, served] = await Promise.all(["tests/js/fixtures/indexed-db-store.mjs", "www/indexed-db-store.js"].map((path) => readFile(join(ROOT, path), "utf8")));
+  assert.equal(served, tested, "the page of delayed delivery uses another one");
 });

@@ -34,6 +34,28 @@ async function jump(page, by) {
   await logged(page, "The clock jumped");
 }
 
+async function ownStore(page) {
+  await press(page, "#own-store");
+  await logged(page, "waits in another database");
+}
+
+/** What the other database has. */
+const elsewhere = (page) => page.evaluate(() => new Promise((resolve, reject) => {
+  const request = indexedDB.open("pocket-broker-later-elsewhere");
+  request.onerror = () => reject(request.error);
+  request.onsuccess = () => {
+    const database = request.result;
+    database.transaction("messages").objectStore("messages").getAll().onsuccess = ({ target }) => {
+      database.close();
+      resolve(target.result.map(({ body }) => body));
+    };
+  };
+}));
+
+const hasTriggered = (page, breaker) => until(page, (breaker) => document.querySelector("#log").textContent.includes(`The breaker “${breaker}” has triggered`), breaker);
+
+const triesOf = (page, what) => textOf(page, `#waiting tr[data-what="${what}"] .t-tried`);
+
 const IN_SECONDS = "5000";
 const IN_A_MINUTE = "60000";
 const IN_AN_HOUR = "3600000";
@@ -168,8 +190,82 @@ onPage("a breaker is armed while what is due can't be read, triggers, and is dis
   await showsText(page, "#breaker-fetch", "disarmed");
 });
 
+onPage("in a store of one's own messages wait in another database, for all tabs, over reloads", async (page, open) => {
+  const other = await open();
+  await schedule(page, "here", IN_AN_HOUR);
+  await ownStore(page);
+  await logged(other, "waits in another database"); // it has heard of it
+  await schedule(page, "there", IN_A_DAY, "conversation");
+  await schedule(other, "there, too", IN_30_DAYS);
+  await shows(() => elsewhere(page), ["there", "there, too"], "what the other database has");
+  await page.reload();
+  await opened(page);
+  assert.equal(await page.$eval("#own-store", (element) => element.checked), true);
+  for (const each of [page, other]) await showsNames(each, "waiting", ["here", "there", "there, too"]);
+  await press(page, ofMessage("there", "now"));
+  for (const each of [page, other]) await showsNames(each, "arrived", ["there"]);
+  await press(other, ofMessage("there, too", "cancel"));
+  await logged(other, "is cancelled");
+  await shows(() => elsewhere(page), [], "what the other database has");
+  await press(other, "#own-store");
+  await logged(page, "waits in the broker’s own database");
+  await schedule(page, "here, too", IN_A_DAY);
+  assert.deepEqual(await elsewhere(page), []);
+  await showsNames(other, "waiting", ["here", "here, too"]);
+});
+
+onPage("what the other database does not take waits here, and what it does not give waits there; the breakers say so", async (page) => {
+  await ownStore(page);
+  await ownClock(page);
+  await schedule(page, "there", IN_A_MINUTE);
+  await shows(() => elsewhere(page), ["there"], "what the other database has");
+  await press(page, "#store-switch");
+  await showsText(page, "#store-state", "fails");
+  await schedule(page, "here", IN_A_MINUTE);
+  await showsText(page, "#breaker-store", "armed");
+  await jump(page, "minute");
+  await showsText(page, "#breaker-store", "triggered");
+  await jump(page, "minute");
+  await showsText(page, "#breaker-fetch", "triggered");
+  for (const breaker of ["store", "fetch"]) await hasTriggered(page, breaker);
+  await showsNames(page, "waiting", ["there", "here"]);
+  await press(page, "#store-switch");
+  await showsText(page, "#store-state", "works");
+  await jump(page, "minute");
+  for (const breaker of ["store", "fetch"]) await showsText(page, `#breaker-${breaker}`, "disarmed");
+  await shows(async () => (await names(page, "arrived")).sort(), ["here", "there"], "what arrived");
+  assert.deepEqual(await elsewhere(page), []);
+});
+
+onPage("what can't be delivered is tried again, then it is in the error queue, and returns when there is room", async (page) => {
+  await ownStore(page);
+  await ownClock(page);
+  await schedule(page, "heavy", IN_A_MINUTE);
+  await press(page, "#deliver-switch");
+  await showsText(page, "#deliver-state", "fails");
+  await jump(page, "minute");
+  await shows(() => triesOf(page, "heavy"), "tried 1 time", "how often it was tried");
+  await showsText(page, "#breaker-dispatch", "armed");
+  await jump(page, "minute");
+  await showsNames(page, "failed", ["heavy"]);
+  await showsNames(page, "waiting", []);
+  await hasTriggered(page, "dispatch");
+  assert.match(await textOf(page, "#failed .t-why"), /no more space.*tried 5 times/);
+  await press(page, ofMessage("heavy", "return"));
+  await logged(page, "QuotaExceeded"); // there is still no room
+  await showsNames(page, "failed", ["heavy"]);
+  await press(page, "#deliver-switch");
+  await showsText(page, "#deliver-state", "works");
+  await press(page, ofMessage("heavy", "return"));
+  await logged(page, "went where it was to go");
+  await showsNames(page, "arrived", ["heavy"]);
+  await showsNames(page, "failed", []);
+  assert.deepEqual(await elsewhere(page), []);
+});
+
 onPage("320 pixels wide nothing sticks out, and Tab comes to everything", async (page) => {
   await resize(page, 320, 640);
+  await ownStore(page);
   await ownClock(page);
   await schedule(page, "Water the plants on the balcony, and those in the kitchen", IN_30_DAYS, "conversation");
   await schedule(page, "arrived", IN_A_MINUTE, "conversation");
@@ -188,7 +284,7 @@ onPage("320 pixels wide nothing sticks out, and Tab comes to everything", async 
     await page.keyboard.press("Tab");
     reached.add(await page.evaluate(() => document.activeElement.id || document.activeElement.dataset.action || ""));
   }
-  for (const id of ["text", "destination", "when", "instant", "now", "minute", "hour", "cancel", "own-clock", "day", "take", "reminders-switch", "desk-switch", "fetch-switch", "return", "discard", "start-over"]) {
+  for (const id of ["text", "destination", "when", "instant", "now", "minute", "hour", "cancel", "own-clock", "day", "take", "reminders-switch", "desk-switch", "own-store", "store-switch", "deliver-switch", "return", "discard", "start-over"]) {
     assert.ok(reached.has(id), `Tab never came to ${id}`);
   }
 });
