@@ -93,6 +93,8 @@ fn stay(work: &mut Work<'_>, mut conversation: Box<Conversation>) -> Outcome<()>
         }
         let service = service.unwrap_or_default();
         work.move_state(&conversation, role, service, None, Some(State::Error))?;
+        let is_from_outside = conversation.is_from_outside(role);
+        work.count(service, |counters| counters.from_outside += u64::from(is_from_outside))?;
         let text = "The record of the conversation could not be read. It lies in the error queue, with what was left of its messages.";
         arrival::fail_anew(work, &mut conversation, role, REMOVED, text)?;
     }

@@ -303,6 +303,9 @@ impl Rows {
                 let left = others.filter(|run| run.last < self.from || run.first() >= self.to);
                 taken.parked = side.ahead.forget(self.from, self.to, left.map(|run| run.columns.size).sum());
                 side.parked = side.parked.saturating_sub(taken.parked);
+                if side.has_bodies {
+                    work.write(Change::DeleteRange(StoreName::Bodies, self.range()));
+                }
             }
         }
         side.unread = side.unread.saturating_sub(taken.unread);

@@ -144,7 +144,7 @@ impl GivenEnvelope {
         }
         // Both are kept, and both count.
         body.size += header_bytes;
-        if body.size > MOST_BYTES {
+        if !(0.0..=MOST_BYTES).contains(&body.size) {
             return Err(too_large(body.size));
         }
         let message = MessageEnvelope {

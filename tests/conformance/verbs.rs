@@ -96,6 +96,9 @@ mod groups_view;
 mod heartbeats;
 mod incoming;
 mod incoming_ends;
+#[cfg(not(target_arch = "wasm32"))]
+mod incoming_fuzz;
+mod incoming_mended;
 mod incoming_refused;
 mod lanes;
 mod large;

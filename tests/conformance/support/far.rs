@@ -2,16 +2,13 @@
 
 use std::rc::Rc;
 
-use num_traits::ToPrimitive;
 use pocket_broker::body::{Body, Value};
 use pocket_broker::message::system;
-use pocket_broker::store::{Key, Mode, StoreName};
 use pocket_broker::{
-    Acknowledgement, Broker, DeliverContext, Delivery, EndpointFilter, Extent, GivenBody, GivenEnvelope,
+    Acknowledgement, Broker, ConversationInfo, DeliverContext, Delivery, EndpointFilter, GivenBody, GivenEnvelope,
 };
 
 use super::shop::Shop;
-use super::transact;
 
 /// Of the other broker, and of one that has nothing to do with it.
 pub(crate) const FAR: &str = "6ba7b810-9dad-41d1-80b4-00c04fd430c8";
@@ -71,12 +68,11 @@ impl Far {
         Self { conversation: conversation.into(), is_initiator: true, services: ("Desk", "Kitchen"), us }
     }
 
-    /// It is the target of a dialog that our counter has begun, and was handed so many messages.
-    pub(crate) async fn was_handed(shop: &Shop, handle: &str, messages: u32) -> Self {
-        hand_over(shop, handle, messages).await;
-        let end = shop.info(handle).await.expect("it is there");
+    /// It is the target of a dialog that our counter has begun.
+    pub(crate) fn target_of(shop: &Shop, begun: &ConversationInfo) -> Self {
         let us = shop.broker.instance_id();
-        Self { conversation: end.conversation_id, is_initiator: false, services: ("Elsewhere", "Counter"), us }
+        let conversation = Rc::clone(&begun.conversation_id);
+        Self { conversation, is_initiator: false, services: ("Elsewhere", "Counter"), us }
     }
 
     pub(crate) fn message(&self, sequence: u32, message_type: &str, body: &str) -> Made {
@@ -185,29 +181,4 @@ fn show(delivery: &Delivery) -> String {
             format!("refused with {code}: {reason}")
         }
     }
-}
-
-/// As if a transport had been handed the first messages of an endpoint.
-async fn hand_over(shop: &Shop, handle: &str, messages: u32) {
-    let ends =
-        shop.broker.conversations(&EndpointFilter::default(), None, Extent::All).await.expect("they can be seen");
-    let end = ends.rows.iter().find(|end| &*end.conversation_handle == handle).expect("it is there");
-    transact(&*shop.store, &[StoreName::Conversations, StoreName::Members], Mode::ReadWrite, async |tx| {
-        for key in tx.get_keys(StoreName::Conversations, &pocket_broker::store::Range::all(), None).await? {
-            let record = tx.get(StoreName::Conversations, &key).await?.unwrap_or_default();
-            if record.item(4).text().as_deref() != Some(&*end.conversation_id) {
-                continue;
-            }
-            let side = record.item(13);
-            let outgoing = side.item(24).with_item(5, messages.into());
-            let record = record.with_item(13, side.with_item(24, outgoing));
-            let number = record.item(1).number().and_then(|number| number.to_u32()).unwrap_or_default();
-            tx.put(StoreName::Conversations, key, record);
-            let name = Key::list(["c".into(), (&*end.conversation_id).into(), 0u32.into()]);
-            tx.put(StoreName::Members, name, Value::list(vec![1u32.into(), (number * 2).into()]));
-        }
-        Ok(())
-    })
-    .await
-    .expect("the store can be written");
 }

@@ -1,13 +1,17 @@
 //! What arrives from other brokers, row by row of the table in docs/wire.md.
 
+use std::rc::Rc;
+
 use pocket_broker::body::Value;
 use pocket_broker::definitions::Status;
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, Faults, Operation, StoreName};
-use pocket_broker::{DeliverContext, GivenBody, RowFilter};
+use pocket_broker::{BeginDialog, DeliverContext, GivenBody, RowFilter, SendResult};
 
+use super::super::support::elsewhere::settle;
 use super::super::support::far::{FAR, Far, Made, STRANGER, deliver, deliver_one, deliver_to};
 use super::super::support::shop::{Shop, dialog_of};
+use super::super::support::transport::{Told, Wire};
 
 mount! {
     a_first_message_makes_a_target,
@@ -278,14 +282,22 @@ async fn replies_go_out_and_are_acknowledged(shop: &Shop) {
 }
 
 async fn the_far_side_pins_itself(shop: &Shop) {
+    let wire = Wire::default();
+    wire.always(Told::Each(SendResult::Accepted(3_600_000.0)));
     let begun = shop.broker.begin_dialog(dialog_of("Counter", "Elsewhere")).await.expect("nobody is contacted");
     for body in ["m1", "m2", "m3"] {
         shop.send(&begun.handle, "Note", body).await;
     }
-    let far = Far::was_handed(shop, &begun.handle, 2).await;
+    let far = Far::target_of(shop, &begun);
+    let unknown = deliver_one(shop, far.acknowledges(0)).await;
+    assert_eq!(unknown, "refused: no such conversation: nothing that was handed over waits to be acknowledged");
+    assert_eq!(deliver_one(shop, far.message(0, "Confirm", "guessed")).await, "repeated, 0", "it goes nowhere");
+    shop.broker.route("*", Rc::new(wire.clone()), 50).expect("there is none yet");
+    settle().await;
+    assert_eq!(wire.calls(), [["Note 0 m1"]]);
     assert_eq!(shop.info(&begun.handle).await.expect("it is there").far_broker_instance, None);
-    let too_much = deliver_one(shop, far.acknowledges(2)).await;
-    assert_eq!(too_much, "refused: not sent yet: number 2 was not handed over yet");
+    let too_much = deliver_one(shop, far.acknowledges(1)).await;
+    assert_eq!(too_much, "refused: not sent yet: number 1 was not handed over yet");
     assert_eq!(deliver_one(shop, far.message(1, "Note", "overtakes")).await, "stored, nothing", "number 0 is missing");
     let info = shop.info(&begun.handle).await.expect("it is there");
     assert_eq!((info.far_broker_instance.as_deref(), info.state.letters()), (Some(FAR), "CO"));
@@ -293,17 +305,26 @@ async fn the_far_side_pins_itself(shop: &Shop) {
         let refused = deliver_one(shop, made.with("fromBroker", STRANGER)).await;
         assert_eq!(refused, "refused: wrong sender: the conversation is another broker's");
     }
+    assert_eq!(deliver_one(shop, far.acknowledges(0)).await, "stored, nothing");
+    settle().await;
+    assert_eq!(wire.calls(), [["Note 1 m2", "Note 2 m3"]]);
     assert_eq!(deliver_one(shop, far.acknowledges(1)).await, "stored, nothing");
     assert_eq!(deliver_one(shop, far.acknowledges(0)).await, "repeated, nothing");
     assert_eq!(shop.outside().await, ["Note 2 m3"]);
     assert_eq!(deliver_one(shop, far.message(0, "Confirm", "it cooks")).await, "stored, 1");
     assert_eq!(shop.receive("counter").await, ["0 Confirm 0 it cooks", "0 Note 1 overtakes"]);
-    // An acknowledgement alone does it, too.
-    let begun = shop.broker.begin_dialog(dialog_of("Counter", "Elsewhere")).await.expect("nobody is contacted");
-    shop.send(&begun.handle, "Note", "m1").await;
-    let far = Far::was_handed(shop, &begun.handle, 1).await;
-    assert_eq!(deliver_one(shop, far.acknowledges(0)).await, "stored, nothing");
-    assert_eq!(shop.info(&begun.handle).await.expect("it is there").far_broker_instance.as_deref(), Some(FAR));
+    // An acknowledgement alone does it, too; but not one of another broker than the one that was asked for.
+    for asked in [None, Some(FAR), Some(STRANGER)] {
+        let dialog = BeginDialog { to_broker: asked.map(str::to_owned), ..dialog_of("Counter", "Elsewhere") };
+        let begun = shop.broker.begin_dialog(dialog).await.expect("nobody is contacted");
+        shop.send(&begun.handle, "Note", "m1").await;
+        settle().await;
+        let far = Far::target_of(shop, &begun);
+        let is_right = asked != Some(STRANGER);
+        assert_eq!(deliver_one(shop, far.acknowledges(0)).await == "stored, nothing", is_right);
+        let known = shop.info(&begun.handle).await.expect("it is there").far_broker_instance;
+        assert_eq!(known.as_deref(), is_right.then_some(FAR));
+    }
 }
 
 /// Beside the numbers that it needs now and then.
