@@ -15,7 +15,7 @@ use super::super::support::transport::{Told, Wire};
 
 mount! {
     a_first_message_makes_a_target,
-    a_service_that_is_not_here_is_refused,
+    d30_a_service_that_is_not_here_is_refused,
     an_error_comes_out_of_turn,
     b88_what_comes_twice_is_one_row,
     b89_what_overtakes_waits_with_status_2,
@@ -137,7 +137,7 @@ async fn an_error_comes_out_of_turn(shop: &Shop) {
     assert_eq!(shop.receive("kitchen").await, ["0 Error 5 42", "0 Order 0 soup"], "it is read first");
 }
 
-async fn a_service_that_is_not_here_is_refused(shop: &Shop) {
+async fn d30_a_service_that_is_not_here_is_refused(shop: &Shop) {
     let far = Far::begins(shop, 1);
     let unknown = far.message(0, "Order", "soup").with("toService", "Cellar");
     assert_eq!(

@@ -9,10 +9,10 @@ use super::super::support::shop::Shop;
 
 mount! {
     nobody_speaks_for_another,
-    what_is_no_envelope_is_refused_by_name,
+    d30_what_is_no_envelope_is_refused_by_name,
 }
 
-async fn what_is_no_envelope_is_refused_by_name(shop: &Shop) {
+async fn d30_what_is_no_envelope_is_refused_by_name(shop: &Shop) {
     let far = Far::begins(shop, 1);
     let message = || far.message(0, "Order", "soup");
     let acknowledgement = || far.acknowledges(0);
