@@ -13,25 +13,25 @@ export interface Reading {
   open(): Promise<ConsumerMessages>;
   /** Deals with messages: one call at a time, with all that have come by then. Must not reject. */
   handle(messages: JsMsg[]): Promise<void>;
-  /** Told what went wrong, and whether that was the end. */
-  report(error: unknown, over: boolean): void;
-  /** Whether there is no point in going on. */
-  isOver(): Promise<boolean>;
+  /** Told what went wrong; it goes on by itself. */
+  report(error: unknown): void;
+  /** Rejects when there is no point in going on. */
+  check(): Promise<void>;
 }
 
-/** Resolves when the signal has aborted and what is in hand has been dealt with, or when it is over. */
+/** Resolves when the signal has aborted and what is in hand has been dealt with. Rejects when there is no point in going on. */
 export async function readOn(reading: Reading, signal: AbortSignal): Promise<void> {
   for (let failures = 0; !signal.aborted;) {
     try {
       const messages = await reading.open();
       failures = 0;
       await inBatches(messages, reading, signal);
-      if (signal.aborted || await reading.isOver()) return;
+      if (signal.aborted) return;
+      await reading.check();
     } catch (error) {
       if (signal.aborted) return;
-      const over = await reading.isOver();
-      reading.report(error, over);
-      if (over) return;
+      await reading.check();
+      reading.report(error);
     }
     await pause(Math.min(SLOWEST_RETRY, RETRY * 2 ** failures), signal);
     failures += 1;

@@ -37,13 +37,15 @@ function nobodyAnswered(error: unknown): boolean {
   return (error as Error | undefined)?.name === "JetStreamNotEnabled";
 }
 
+export const CLOSED = "the NATS connection is closed: give the route a transport with a new one, and connect with `maxReconnectAttempts: -1`";
+
 /** What failed, in words for the application. */
 export function wordsFor(error: unknown): string {
   const { name, message } = error instanceof Error ? error : { name: "", message: String(error) };
   if (nobodyAnswered(error)) return "no stream takes the message: JetStream is off at the NATS server, or the stream is missing and may not be made with these permissions";
   if (name === "TimeoutError") return `the NATS server did not answer within ${TIMEOUT / 1_000} s`;
   if (name === BROKEN) return "the connection to the NATS server broke before it answered";
-  if (name === "ClosedConnectionError" || name === "DrainingConnectionError") return "the NATS connection is closed: give the route a transport with a new one, and connect with `maxReconnectAttempts: -1`";
+  if (name === "ClosedConnectionError" || name === "DrainingConnectionError") return CLOSED;
   return numberOf(error) !== undefined || /permissions violation/i.test(message) ? `the NATS server says: ${message}` : message;
 }
 

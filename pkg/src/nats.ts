@@ -8,7 +8,7 @@ import { BrokerError } from "./index.js";
 import { asError, Desk, idOf } from "./nats-listen.js";
 import { isId, Names, type Queue } from "./nats-names.js";
 import { readOn } from "./nats-reader.js";
-import { Server, wordsFor } from "./nats-server.js";
+import { CLOSED, Server, wordsFor } from "./nats-server.js";
 import type { MessageEnvelope, SendResult, Transport } from "./types/transmission.js";
 
 /** What {@link natsTransport} works with. */
@@ -52,12 +52,13 @@ export function natsTransport(options: NatsOptions): Transport {
   };
   return {
     send: (envelopes, { signal }) => until(signal, Promise.all(envelopes.map((envelope) => sendOne(server, envelope)))),
-    listen(deliver, { services, instanceId, signal, offerAgain }) {
+    /** Rejects when the connection is closed: nobody listens any more then. */
+    async listen(deliver, { services, instanceId, signal, offerAgain }) {
       const desk = new Desk(server, deliver, instanceId, report);
       const queues = [server.names.brokerQueue(instanceId), ...services.map((service) => server.names.serviceQueue(service))];
       // What was handed over before the connection broke may not have arrived. Without a connection there is nothing to watch: those who read say so.
       void server.watch(signal, offerAgain).catch(() => {});
-      for (const queue of queues) void read(server, queue, desk, signal, report);
+      await Promise.all(queues.map((queue) => read(server, queue, desk, signal, report)));
     },
   };
 }
@@ -86,8 +87,11 @@ function read(server: Server, queue: Queue, desk: Desk, signal: AbortSignal, rep
   return readOn({
     open: () => server.read(queue),
     handle: (messages) => desk.handle(messages, queue.kind),
-    report: (error, over) => report(asError(error, `The queue ${queue.durable} can't be read${over ? "" : ", which is tried again"}`)),
-    isOver: () => server.connection().then((connection) => connection.isClosed(), () => true),
+    report: (error) => report(asError(error, `The queue ${queue.durable} can't be read, which is tried again`)),
+    check: async () => {
+      const connection = await server.connection();
+      if (connection.isClosed()) throw new Error(CLOSED);
+    },
   }, signal);
 }
 

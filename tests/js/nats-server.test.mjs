@@ -4,10 +4,10 @@ import { join } from "node:path";
 import { test, before } from "node:test";
 import assert from "node:assert/strict";
 import { allowErrors, newPage, scripts } from "./fixtures/harness.mjs";
-import { natsClient, startNats } from "./support/nats.mjs";
+import { natsClient, startNats, WEBSOCKET_ERRORS } from "./support/nats.mjs";
 import { ROOT } from "./support/paths.mjs";
 
-allowErrors(/WebSocket connection to|connection to (the server at )?ws:/);
+allowErrors(...WEBSOCKET_ERRORS);
 
 before(async () => { scripts.set("/nats-client.js", await natsClient()); }, { timeout: 120_000 });
 

@@ -1,12 +1,11 @@
 /** The NATS transport alone, with peers that stand in for brokers: streams, claims, redelivery, refusals, permissions. */
 import { after, before } from "node:test";
 import { allowErrors, inPage, scripts } from "./fixtures/harness.mjs";
-import { natsClient, startNats } from "./support/nats.mjs";
+import { natsClient, startNats, WEBSOCKET_ERRORS } from "./support/nats.mjs";
 
 let server;
 
-// Chromium does not like how nats-server 2.9 closes a websocket, and browsers log every connection that can't be made.
-allowErrors(/WebSocket connection to|connection to (the server at )?ws:/);
+allowErrors(...WEBSOCKET_ERRORS);
 
 before(async () => {
   scripts.set("/nats-client.js", await natsClient());
@@ -269,6 +268,7 @@ inPage("nothing comes after the signal, what was fetched goes to another reader 
   const { streams } = await n.manager(connection);
   await n.until(async () => (await streams.info(names.stream, { subjects_filter: `${names.subjectPrefix}.any.>` })).state.subjects?.[`${names.subjectPrefix}.any.${n.token("Bar")}.${customer.id}`] === 1, "one message for a service that is not served any more");
   h.equal([other.errors, other.messages.filter(({ messageId }) => messageId === later.messageId)], [[], []]);
+  h.equal([tab.ends, other.ends], [["resolved"], ["resolved", "resolved"]], "with its signal each has ended");
   // And a send that nobody waits for ends.
   const controller = new AbortController();
   const sending = customer.transport.send([customer.first("Bar")], { signal: controller.signal });
@@ -314,8 +314,8 @@ inPage("what can't be sent says why", async (h) => {
   const [result] = await late.send(late.first("Kitchen"));
   h.equal(result.status, "retry");
   h.match(result.reason, /connection is closed.*maxReconnectAttempts: -1/);
-  await h.until(() => late.errors.length === 2, "both queues say it");
-  h.ok(late.errors.every((text) => /can't be read: the NATS connection is closed/.test(text)), late.errors.join("\n"));
+  await h.until(() => late.ends.length === 1, "an end of listening, too");
+  h.equal([late.ends[0], late.errors], [result.reason, []]);
   // A connection that is still being made, and one that will not be.
   const promised = new n.Peer(n.connect(url), names);
   h.equal((await promised.send(promised.first("Kitchen")))[0].status, "accepted");
@@ -323,7 +323,16 @@ inPage("what can't be sent says why", async (h) => {
   failing.catch(() => {});
   const hopeless = new n.Peer(failing, names).listen();
   h.match((await hopeless.send(hopeless.first("Kitchen")))[0].reason, /no such host/);
-  await h.until(() => hopeless.errors.length === 1, "it says so");
+  await h.until(() => hopeless.ends.length === 1, "it says so");
+  h.equal([hopeless.ends, hopeless.errors], [["no such host"], []]);
+  const leaving = await n.connect(url);
+  const open = new n.Peer(leaving, names).listen("Kitchen");
+  const { consumers } = await n.manager(connection);
+  await h.until(async () => (await consumers.info(names.stream, `to-${open.id}`).catch(() => null))?.num_waiting > 0, "somebody who listens");
+  h.equal(open.ends, []);
+  await leaving.close();
+  await h.until(() => open.ends.length === 1, "an end by the close");
+  h.equal(open.ends, [result.reason]);
 });
 
 inPage("options are checked by name", async (h) => {

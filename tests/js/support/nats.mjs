@@ -12,6 +12,9 @@ const DEBIANS = "/usr/sbin/nats-server";
 const PROGRAM = process.env.NATS_SERVER ?? (existsSync(DEBIANS) ? DEBIANS : "nats-server");
 const START_LIMIT = 30_000;
 
+/** What browsers say of connections that break or can't be made. Chromium does not like how nats-server 2.9 closes a websocket, either. */
+export const WEBSOCKET_ERRORS = [/WebSocket connection to/, /connection to (the server at )?ws:/, /^request: http:\/\/127\.0\.0\.1:\d+\/: NS_ERROR_(CONNECTION_REFUSED|NET_RESET|NET_INTERRUPT)$/];
+
 /**
  * Starts a server of its own in a temporary folder, on a free port that it keeps when it is started again.
  * @param {string} [config] added to its configuration: users and their permissions, for example
