@@ -28,7 +28,8 @@ pub(crate) struct Route {
     pub(super) is_running: Cell<bool>,
     /// Something has come since it last looked.
     pub(super) is_wanted: Cell<bool>,
-    pub(super) bell: RefCell<Option<oneshot::Sender<()>>>,
+    /// Who hears it: the transmitter, and whoever hands over in its place.
+    bells: RefCell<Vec<oneshot::Sender<()>>>,
     /// Of the calls that are under way: told when nobody waits for their answers any more.
     closing: RefCell<Vec<oneshot::Sender<()>>>,
     /// Who waits until there is nothing to do.
@@ -58,7 +59,7 @@ impl Route {
             is_removed: Cell::new(false),
             is_running: Cell::new(false),
             is_wanted: Cell::new(false),
-            bell: RefCell::default(),
+            bells: RefCell::default(),
             closing: RefCell::default(),
             idle: RefCell::default(),
             sent: Cell::new(0),
@@ -70,7 +71,16 @@ impl Route {
     /// Wakes it, whatever it waits for.
     pub(super) fn ring(&self) {
         self.is_wanted.set(true);
-        self.bell.take().into_iter().for_each(|bell| _ = bell.send(()));
+        self.bells.take().into_iter().for_each(|bell| _ = bell.send(()));
+    }
+
+    /// Resolves when it is woken.
+    pub(super) fn rung(&self) -> oneshot::Receiver<()> {
+        let (bell, rung) = oneshot::channel();
+        let mut bells = self.bells.borrow_mut();
+        bells.retain(|bell| !bell.is_canceled());
+        bells.push(bell);
+        rung
     }
 
     /// Something is to be transmitted. Who waits for the role keeps its place in the line.

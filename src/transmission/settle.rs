@@ -42,21 +42,24 @@ impl Settle {
     /// In their order, up to the first that is to be tried again. Gives how many left, or were accepted.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<u64> {
         let mut sent = 0;
+        let mut settled_before = None;
         for (number, result) in (self.first..).zip(&self.results) {
             // Read anew each time: the endpoint may be gone.
             let Some(mut conversation) = work.conversation(self.side.conversation)? else { return Ok(sent) };
             let Some(side) = conversation.side(self.side.role) else { return Ok(sent) };
             let Some(outgoing) = side.outgoing.as_ref() else { return Ok(sent) };
             let (handed, is_known) = (outgoing.handed, number < outgoing.acknowledged);
+            // What is settled by results of this call is so with what came along.
+            let is_new = number >= *settled_before.get_or_insert(outgoing.acknowledged);
             let role = self.side.role;
             let goes_on = match result {
-                // It is settled, by an acknowledgement that came by itself or an END: but for what came with it.
                 SendResult::Acknowledged { up_to, from_broker, reply } => {
                     let end = up_to.unwrap_or(number).max(number).saturating_add(1).min(handed);
                     match pin(work, &mut conversation, from_broker.as_ref()) {
                         Ok(()) => {
                             sent += acknowledge(work, &mut conversation, role, end)?;
-                            if let Some(reply) = reply {
+                            // The message has left once, and takes its answer along once: another context may have been told the same.
+                            if let Some(reply) = reply.as_ref().filter(|_| is_new) {
                                 take_reply(work, &mut conversation, role, reply)?;
                             }
                             true

@@ -2,7 +2,6 @@
 
 use std::rc::{Rc, Weak};
 
-use futures_channel::oneshot;
 use futures_util::future::{Either, LocalBoxFuture, join_all, select};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -37,8 +36,7 @@ const PAUSE: f64 = 1_000.0;
 pub(super) async fn run(core: Weak<Core>, route: Rc<Route>) {
     let mut failures = 0;
     while let Some(this) = core.upgrade().filter(|this| this.is_open() && !route.is_removed.get()) {
-        let (bell, rung) = oneshot::channel();
-        route.bell.replace(Some(bell));
+        let rung = route.rung();
         route.is_wanted.set(false);
         let now = this.host.clock.now();
         let wait = match this.next_to_transmit(&route).await {
@@ -129,9 +127,7 @@ impl Core {
                 if calls.is_empty() {
                     return Ok(());
                 }
-                let (bell, rung) = oneshot::channel();
-                route.bell.replace(Some(bell));
-                match select(calls.next(), rung).await {
+                match select(calls.next(), route.rung()).await {
                     Either::Left((Some((side, outcome)), _)) => {
                         under_way.retain(|other| *other != side);
                         settled.extend(outcome);

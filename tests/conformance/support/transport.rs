@@ -25,6 +25,8 @@ pub(crate) enum Told {
     Hangs,
     /// It is acknowledged when the test says so.
     Waits,
+    /// The same, with another result for each envelope.
+    WaitsFor(SendResult),
 }
 
 /// Keeps what it was handed.
@@ -84,16 +86,21 @@ impl Transport for Wire {
             Told::These(results) => std::future::ready(Ok(results)).boxed_local(),
             Told::Fails(reason) => std::future::ready(Err(Error::invalid_argument("wire", reason))).boxed_local(),
             Told::Hangs => std::future::pending().boxed_local(),
-            Told::Waits => {
-                let (sender, answered) = oneshot::channel();
-                self.waiting.borrow_mut().push(sender);
-                async move {
-                    answered.await.expect("the test answers");
-                    Ok(vec![acknowledged(); count])
-                }
-                .boxed_local()
-            }
+            Told::Waits => self.wait_for(acknowledged(), count),
+            Told::WaitsFor(result) => self.wait_for(result, count),
         }
+    }
+}
+
+impl Wire {
+    fn wait_for(&self, result: SendResult, count: usize) -> LocalBoxFuture<'static, Result<Vec<SendResult>>> {
+        let (sender, answered) = oneshot::channel();
+        self.waiting.borrow_mut().push(sender);
+        async move {
+            answered.await.expect("the test answers");
+            Ok(vec![result; count])
+        }
+        .boxed_local()
     }
 }
 

@@ -54,6 +54,7 @@ mount! {
 mount_with_locks! {
     d34_one_context_transmits,
     d26_transmit_takes_over_from_who_does_not_answer,
+    an_answer_that_comes_twice_brings_one_message,
 }
 
 const MINUTE: f64 = 60_000.0;
@@ -766,5 +767,34 @@ async fn d26_transmit_takes_over_from_who_does_not_answer(shop: &Shop) {
     assert_eq!(second.calls().len(), 1);
     first.answer();
     settle().await;
+    tab.close().await;
+}
+
+async fn an_answer_that_comes_twice_brings_one_message(shop: &Shop) {
+    let (first, second) = (wire(shop, "Elsewhere"), Wire::default());
+    let (tab, pulse) = shop.another_tab_with_pulse().await;
+    tab.route("Elsewhere", Rc::new(second.clone()), 50).expect("there is none yet");
+    let handle = far(shop, "Elsewhere").await;
+    shop.send(&handle, "Order", "m1").await;
+    settle().await;
+    for wire in [&first, &second] {
+        wire.always(Told::WaitsFor(answered("Confirm", "yours")));
+    }
+    shop.send_many(&handle, "Note", 0..2).await;
+    settle().await;
+    let (attempt, ()) = futures_util::future::join(tab.transmit(), async {
+        settle().await;
+        pulse.fire();
+        settle().await;
+        assert_eq!((first.waiting(), second.waiting()), (1, 1), "both have handed the same over");
+        second.answer();
+        settle().await;
+    })
+    .await;
+    assert_eq!(attempt.expect("it can be tried"), Transmitted { sent: 2, remaining: 0 });
+    assert_eq!(shop.rows("counter").await, ["1 Confirm 0 yours", "1 Confirm 1 yours"], "one for each");
+    first.answer();
+    settle().await;
+    assert_eq!(shop.rows("counter").await.len(), 2);
     tab.close().await;
 }
