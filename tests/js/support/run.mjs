@@ -13,7 +13,7 @@ import { ROOT } from "./paths.mjs";
  * the devtools protocol, which puppeteer has and WebDriver has not.
  */
 const IN_WEBKIT = [
-  "activation", "arguments", "background-sync", "blobs", "bodies", "commit", "conversation", "corrupt", "custom-store", "definitions", "delayed", "delayed-far", "delayed-stores", "deliver", "encode", "enqueue", "failures", "http", "http-envelope", "lifecycle", "move", "nats", "nats-server", "opening", "poison",
+  "activation", "arguments", "background-sync", "blobs", "bodies", "commit", "conversation", "corrupt", "custom-store", "definitions", "delayed", "delayed-far", "delayed-stores", "deliver", "encode", "enqueue", "failures", "http", "http-envelope", "http-route", "lifecycle", "move", "nats", "nats-server", "opening", "poison",
   "receive", "replay", "retention", "retries", "robbing", "send", "services", "stats", "stopping", "testing", "timers", "transaction", "transmission", "two-brokers", "views", "waiting",
 ].map((name) => `${name}.test.mjs`);
 
