@@ -31,7 +31,7 @@ async function offer() {
     const { outputFiles } = await build({
       entryPoints: [join(ROOT, "tests/js/fixtures", name)], bundle: true, write: false, logLevel: "error", logOverride: { "empty-import-meta": "silent" },
       // A classic worker, for browsers that know no other. The page's import map has the package.
-      ...(isWorker ? { format: "iife", alias: { "pocket-broker": join(packageDirectory, "dist/index.js"), "pocket-broker/http": join(packageDirectory, "dist/http.js") } } : { format: "esm", external: ["pocket-broker", "pocket-broker/http"] }),
+      ...(isWorker ? { format: "iife", alias: { "pocket-broker": join(packageDirectory, "dist/index.js"), "pocket-broker/http": join(packageDirectory, "dist/http.js"), "pocket-broker/service-worker": join(packageDirectory, "dist/service-worker.js") } } : { format: "esm", external: ["pocket-broker", "pocket-broker/http"] }),
     });
     scripts.set(`/${name}`, outputFiles[0].text);
   }
