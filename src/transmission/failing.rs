@@ -1,6 +1,6 @@
 //! A message that can't be what it should: the conversation has failed, here and there.
 
-use super::incoming::Fault;
+use super::fault::Fault;
 use crate::arrival;
 use crate::conversation::{Conversation, Outgoing};
 use crate::ids::Role;

@@ -3,54 +3,22 @@
 use std::rc::Rc;
 
 use super::arriving::{self, Number, Place};
-use super::read::{Envelope, GivenEnvelope, Refusal, Verdict, refusal};
+use super::delivery::{DeliverContext, Delivery, later};
+use super::fault::fault;
+use super::read::{Envelope, Refusal, Verdict, refusal};
 use super::{Acknowledgement, MessageEnvelope, acknowledge, closed, failing, find, key};
-use crate::body::{Body, Value};
+use crate::body::Value;
 use crate::conversation::{Conversation, Outgoing, Side, State};
-use crate::definitions::{Catalog, SentBy, ServiceDefinition};
-use crate::due::{self, Due};
-use crate::error::ErrorCode;
+use crate::definitions::Catalog;
 use crate::ids::{Role, text};
 use crate::message::{Row, system};
-use crate::notice::{Dropped, Notice};
+use crate::notice::Dropped;
 use crate::reads::Reads;
 use crate::record;
-use crate::stop::{Outcome, Stop};
+use crate::stop::Outcome;
 use crate::store::StoreName;
 use crate::verbs::{HAS_ENDED, drop_outgoing, shared_columns};
-use crate::work::{self, Work};
-
-/// What became of an envelope, after the commit.
-#[derive(Clone, Debug)]
-pub enum Delivery {
-    /// It is here for good. The acknowledgement is to be sent back; `None` while number 0 is missing, and for what is an acknowledgement itself.
-    Stored(Option<Acknowledgement>),
-    /// It was here before, or nobody wants it any more.
-    Repeated(Option<Acknowledgement>),
-    /// It is to be delivered again.
-    Later {
-        /// Not before so many milliseconds.
-        after: Option<f64>,
-        /// Why.
-        reason: Rc<str>,
-    },
-    /// It is never to be delivered again.
-    Refused {
-        /// Why: a name, and what is wrong with this one.
-        reason: Rc<str>,
-        /// The Error that is to be sent back.
-        reply: Option<Box<MessageEnvelope>>,
-    },
-}
-
-/// Who delivers.
-#[derive(Clone, Debug, Default)]
-pub struct DeliverContext {
-    /// The peer's broker, where the transport has proved it.
-    pub from: Option<Rc<str>>,
-    /// The names of the transport's routes; `None`: the application delivers.
-    pub via: Option<Vec<Rc<str>>>,
-}
+use crate::work::Work;
 
 /// An envelope that is to be taken in.
 #[derive(Debug)]
@@ -61,19 +29,6 @@ pub(crate) struct Deliver {
     pub(crate) context: Rc<DeliverContext>,
     /// The most endpoints of a queue that are begun from outside.
     pub(crate) most: u64,
-}
-
-/// An envelope that is refused before anything is looked up: every broker hears of it.
-pub(crate) fn refuse_given(given: &GivenEnvelope, refusal: &Refusal, notice: &mut Notice) -> Delivery {
-    let reason = Rc::clone(&refusal.0);
-    notice.dropped.push(Dropped { reason: Rc::clone(&reason), message: Vec::new(), envelope: Some(given.shown()) });
-    Delivery::Refused { reason, reply: None }
-}
-
-/// Why a message can't be taken as one of its conversation: a code for the sender, and a text.
-pub(crate) struct Fault {
-    pub(crate) code: i32,
-    pub(crate) text: String,
 }
 
 impl Deliver {
@@ -156,7 +111,7 @@ impl Deliver {
         if side.is_here(number) {
             return Ok(Delivery::Repeated(acknowledgement(work, message, side.arrived())));
         }
-        if side.ahead.last.is_some_and(|last| number > last) {
+        if side.state == State::DisconnectedInbound || side.ahead.last.is_some_and(|last| number > last) {
             return Ok(self.refuse(work, &behind_the_last(number), None));
         }
         if side.state == State::Error {
@@ -188,7 +143,7 @@ impl Deliver {
         }
         let place = match arriving::place(work, &conversation, role, Number { number, size: message.body.size })? {
             Ok(place) => place,
-            Err(reason) => return Ok(later(Some(SOON), reason)),
+            Err(reason) => return Ok(later(Some(WAIT), reason)),
         };
         self.pin(&mut conversation, &message.from_broker);
         match place {
@@ -254,107 +209,6 @@ impl Deliver {
         conversation.far_broker.get_or_insert_with(|| Rc::clone(from));
     }
 
-    // ── one that is not ──
-
-    fn unknown(&self, work: &mut Work<'_>, message: &MessageEnvelope, verdict: &Verdict) -> Outcome<Delivery> {
-        let is_first = message.from_initiator && message.sequence == 0;
-        if !is_first {
-            return Ok(self.discard(work, message, None, "no such conversation is here any more"));
-        }
-        if closed::is_remembered(work, &message.conversation_id)? {
-            return Ok(self.discard(work, message, None, HAS_ENDED));
-        }
-        if system::is_system(&message.message_type) {
-            let problem = refusal("malformed", "a conversation does not begin with an EndDialog or an Error");
-            return Ok(self.refuse(work, &problem, None));
-        }
-        let service = match self.accepting(work, message)? {
-            Ok(service) => service,
-            Err(fault) => return Ok(self.refuse_with(work, message, &fault)),
-        };
-        match fault(work, &message.contract, message, verdict)? {
-            None => {}
-            Some(Ok(fault)) => return Ok(self.refuse_with(work, message, &fault)),
-            Some(Err(later)) => return Ok(later),
-        }
-        if let Some(later) = is_off(work, service.number)? {
-            return Ok(later);
-        }
-        let queue = work.queue_of(service.number)?.number;
-        if work.queue(queue)?.total(|counters| counters.from_outside) >= self.most {
-            let reason = format!("{} conversations that were begun from outside are open", self.most);
-            return Ok(later(Some(LONG), reason));
-        }
-        self.open(work, &service, message)?;
-        Ok(Delivery::Stored(acknowledgement(work, message, Some(0))))
-    }
-
-    /// The service that a first message is for, if it takes the contract.
-    fn accepting(
-        &self,
-        work: &mut Work<'_>,
-        message: &MessageEnvelope,
-    ) -> Outcome<Result<Rc<ServiceDefinition>, Fault>> {
-        let unknown = || Fault { code: -8490, text: format!("There is no service \"{}\" here.", message.to_service) };
-        let service = match work.look_up(|catalog| catalog.service(&message.to_service)) {
-            // That of a queue is for `enqueue` alone.
-            Ok(service) if service.implicit => return Ok(Err(unknown())),
-            Ok(service) => service,
-            Err(Stop::Failed(error)) if error.code() == ErrorCode::ServiceNotFound => return Ok(Err(unknown())),
-            Err(stop) => return Err(stop),
-        };
-        // Whoever reads the queue's record sees whether the service has changed.
-        work.queue_of(service.number)?;
-        if !service.contracts.contains(&message.contract) {
-            let text = format!(
-                "The service \"{}\" does not accept the contract \"{}\".",
-                message.to_service, message.contract
-            );
-            return Ok(Err(Fault { code: -8409, text }));
-        }
-        Ok(Ok(Rc::new(service)))
-    }
-
-    /// Makes the target endpoint, with a group and a priority of its own, and enqueues the first message.
-    fn open(&self, work: &mut Work<'_>, service: &ServiceDefinition, message: &MessageEnvelope) -> Outcome<()> {
-        let role = Role::Target;
-        let number = work.conversation_number()?;
-        let lifetime = match message.lifetime {
-            Some(left) => Some((work.now + left, Some(work.claim(work::Number::Stamp, 1)?))),
-            None => None,
-        };
-        let priority = work.catalog.priority(&message.contract, &message.to_service, &message.from_service);
-        let via = self.context.via.as_ref().and_then(|routes| routes.first().cloned());
-        let mut target = Side::new(service.number, State::Conversing, priority, None);
-        target.outgoing = Some(Outgoing { is_confirmed: true, via, ..Outgoing::default() });
-        let mut conversation = Box::new(Conversation {
-            number,
-            bits: work.core.host.ids.bits(),
-            id: Rc::clone(&message.conversation_id),
-            contract: Rc::clone(&message.contract),
-            created_at: work.now,
-            lifetime,
-            initiator_service: Rc::clone(&message.from_service),
-            target_service: Rc::clone(&message.to_service),
-            to_broker: None,
-            far_broker: Some(Rc::clone(&message.from_broker)),
-            local: Some(false),
-            initiator: None,
-            target: Some(target),
-            reuse: None,
-            lane: None,
-            closes: None,
-        });
-        work.move_state(&conversation, role, service.number, None, Some(State::Conversing))?;
-        work.count(service.number, |counters| counters.from_outside += 1)?;
-        if let Some(due) = Due::lifetime(&conversation) {
-            work.put_due(&due, due::lifetime_record(number));
-        }
-        arriving::next(work, &mut conversation, role, row(work, message), Vec::new())?;
-        work.save(conversation);
-        Ok(())
-    }
-
     // ── acknowledgements ──
 
     fn acknowledgement(&self, work: &mut Work<'_>, given: &Acknowledgement) -> Outcome<Delivery> {
@@ -392,43 +246,19 @@ impl Deliver {
 
     // ── what becomes of it ──
 
-    /// Refused, and an Error goes back.
-    fn refuse_with(&self, work: &mut Work<'_>, message: &MessageEnvelope, fault: &Fault) -> Delivery {
-        let name = match fault.code {
-            -8490 => "no such service",
-            -8409 => "contract not accepted",
-            -9615 => "invalid body",
-            _ => "not in the contract",
-        };
-        let reply = MessageEnvelope {
-            message_id: work.core.host.ids.uuid(),
-            conversation_id: Rc::clone(&message.conversation_id),
-            from_initiator: false,
-            sequence: 0,
-            from_service: Rc::clone(&message.to_service),
-            from_broker: Rc::clone(&work.core.instance_id),
-            to_service: Rc::clone(&message.from_service),
-            to_broker: Some(Rc::clone(&message.from_broker)),
-            contract: Rc::clone(&message.contract),
-            message_type: system::ERROR.into(),
-            lifetime: message.lifetime,
-            headers: None,
-            body: Body::small(Value::object(vec![
-                ("code", Value::from(f64::from(fault.code))),
-                ("description", Value::from(&*fault.text)),
-            ])),
-        };
-        self.refuse(work, &refusal(name, &fault.text), Some(Box::new(reply)))
-    }
-
-    fn refuse(&self, work: &mut Work<'_>, refusal: &Refusal, reply: Option<Box<MessageEnvelope>>) -> Delivery {
+    pub(super) fn refuse(
+        &self,
+        work: &mut Work<'_>,
+        refusal: &Refusal,
+        reply: Option<Box<MessageEnvelope>>,
+    ) -> Delivery {
         let reason = Rc::clone(&refusal.0);
         self.drop(work, Rc::clone(&reason), Vec::new());
         Delivery::Refused { reason, reply }
     }
 
     /// Acknowledged, so that it does not come again, and it goes nowhere.
-    fn discard(
+    pub(super) fn discard(
         &self,
         work: &mut Work<'_>,
         message: &MessageEnvelope,
@@ -462,19 +292,14 @@ impl Deliver {
     }
 }
 
-/// So long who delivers too much is asked to wait, in milliseconds.
-const SOON: f64 = 1_000.0;
-const LONG: f64 = 60_000.0;
-
-fn later(after: Option<f64>, reason: impl Into<Rc<str>>) -> Delivery {
-    Delivery::Later { after, reason: reason.into() }
-}
+/// So long who is too far ahead is asked to wait, in milliseconds.
+const WAIT: f64 = 1_000.0;
 
 fn receiver(message: &MessageEnvelope) -> Role {
     if message.from_initiator { Role::Target } else { Role::Initiator }
 }
 
-fn row(work: &Work<'_>, message: &MessageEnvelope) -> Row {
+pub(super) fn row(work: &Work<'_>, message: &MessageEnvelope) -> Row {
     Row {
         message_type: Rc::clone(&message.message_type),
         id: message.message_id,
@@ -485,7 +310,11 @@ fn row(work: &Work<'_>, message: &MessageEnvelope) -> Row {
 }
 
 /// What says that everything up to a number is here; `None`: nothing is.
-fn acknowledgement(work: &Work<'_>, message: &MessageEnvelope, up_to: Option<u64>) -> Option<Acknowledgement> {
+pub(super) fn acknowledgement(
+    work: &Work<'_>,
+    message: &MessageEnvelope,
+    up_to: Option<u64>,
+) -> Option<Acknowledgement> {
     Some(Acknowledgement {
         conversation_id: Rc::clone(&message.conversation_id),
         from_initiator: message.from_initiator,
@@ -500,7 +329,7 @@ fn behind_the_last(number: u64) -> Refusal {
 }
 
 /// While the queue is off nothing comes in.
-fn is_off(work: &mut Work<'_>, service: u32) -> Outcome<Option<Delivery>> {
+pub(super) fn is_off(work: &mut Work<'_>, service: u32) -> Outcome<Option<Delivery>> {
     let queue = work.queue_of(service)?;
     let reason = || format!("the queue \"{}\" is off", queue.name);
     Ok((!queue.enqueue_enabled).then(|| later(None, reason())))
@@ -515,45 +344,4 @@ fn check_names(conversation: &Conversation, role: Role, message: &MessageEnvelop
         return Ok(());
     }
     Err(refusal("malformed", "the conversation has other services or another contract"))
-}
-
-/// Why a message is none of its contract; `Err`: nobody can tell for now.
-fn fault(
-    work: &mut Work<'_>,
-    contract: &str,
-    message: &MessageEnvelope,
-    verdict: &Verdict,
-) -> Outcome<Option<Result<Fault, Delivery>>> {
-    let definition = match work.look_up(|catalog| catalog.contract(contract)) {
-        Ok(definition) => definition,
-        Err(Stop::Failed(error)) if error.code() == ErrorCode::ContractNotFound => {
-            return Ok(Some(Err(later(None, error.to_string()))));
-        }
-        Err(stop) => return Err(stop),
-    };
-    let entry = definition.entries.iter().find(|(name, _)| *name == message.message_type);
-    let Some((_, sent_by)) = entry else {
-        // It may have grown meanwhile.
-        work.queue(crate::definitions::FIRST_QUEUE)?;
-        let text = format!("The contract \"{contract}\" does not have the message type \"{}\".", message.message_type);
-        return Ok(Some(Ok(Fault { code: -8431, text })));
-    };
-    let wrong = match sent_by {
-        SentBy::Target if message.from_initiator => Some(-8457),
-        SentBy::Initiator if !message.from_initiator => Some(-8437),
-        _ => None,
-    };
-    if let Some(code) = wrong {
-        let text = format!(
-            "Only the {} may send \"{}\" on the contract \"{contract}\".",
-            sent_by.name(),
-            message.message_type
-        );
-        return Ok(Some(Ok(Fault { code, text })));
-    }
-    Ok(match verdict {
-        Verdict::Fine => None,
-        Verdict::Invalid(problem) => Some(Ok(Fault { code: -9615, text: problem.to_string() })),
-        Verdict::Unchecked(problem) => Some(Err(later(None, Rc::clone(problem)))),
-    })
 }

@@ -230,6 +230,7 @@ fn drop_row(work: &mut Work<'_>, conversation: &Conversation, role: Role, row: &
 fn take_reply(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, reply: &Reply) -> Outcome<()> {
     let far = role.other();
     let state = conversation.side(role).map(|side| side.state);
+    let is_numbered = conversation.side(role).is_some_and(|side| side.parked > 0);
     let row = Row {
         message_type: Rc::clone(&reply.message_type),
         id: work.core.host.ids.uuid(),
@@ -238,6 +239,7 @@ fn take_reply(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, 
         body: reply.body.clone(),
     };
     let refused: Option<Rc<str>> = match state {
+        _ if is_numbered => Some("the far side numbers what it sends itself".into()),
         Some(State::Conversing | State::DisconnectedInbound | State::Error) => match &reply.problem {
             Some(problem) => Some(Rc::clone(problem)),
             None => why_not(work, conversation, far, &reply.message_type)?,
