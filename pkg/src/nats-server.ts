@@ -101,16 +101,16 @@ export class Server {
     });
   }
 
-  /** Stores a message, once per id within the stream's window. Resolves when the server has it for good. */
-  async publish(subject: string, payload: string, msgID?: string): Promise<void> {
+  /** Stores a message, once per id within the stream's window. Resolves when the server has it for good, with whether it had it before. */
+  async publish(subject: string, payload: string, msgID?: string): Promise<boolean> {
     const { js } = await this.#clients();
     const options = msgID === undefined ? {} : { msgID };
     try {
-      await this.#answer(js.publish(subject, payload, options));
+      return (await this.#answer(js.publish(subject, payload, options))).duplicate;
     } catch (error) {
       if (!nobodyAnswered(error)) throw error;
       await this.#makeStreams();
-      await this.#answer(js.publish(subject, payload, options));
+      return (await this.#answer(js.publish(subject, payload, options))).duplicate;
     }
   }
 

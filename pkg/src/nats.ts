@@ -28,6 +28,11 @@ export interface NatsOptions {
 
 /** A message that the server has is offered again then, if it was not acknowledged: the server forgets ids after a while, and does not keep messages for ever. */
 const OFFER_AGAIN = 6 * 3_600_000;
+/**
+ * One that the server says it had before is offered again soon, when it has forgotten the id (after two minutes by default): a server that was killed may know a message
+ * that was taken, and have lost its acknowledgement.
+ */
+const OFFER_SOON = 150_000;
 /** Of the header with the id, and to spare. */
 const HEADER = 256;
 
@@ -76,8 +81,8 @@ async function sendOne(server: Server, envelope: MessageEnvelope): Promise<SendR
     const size = new TextEncoder().encode(payload).length;
     // The far side waits for this number and gets no further: a message of its own must tell it.
     if (size + HEADER > most) return { status: "refused", code: 413, description: `The message takes ${size} bytes, and the NATS server takes ${most - HEADER}: raise its max_payload, or send less.`, then: "end" };
-    await server.publish(subject, payload, idOf(envelope));
-    return { status: "accepted", retryAfter: OFFER_AGAIN };
+    const wasThere = await server.publish(subject, payload, idOf(envelope));
+    return { status: "accepted", retryAfter: wasThere ? OFFER_SOON : OFFER_AGAIN };
   } catch (error) {
     return { status: "retry", reason: wordsFor(error) };
   }
