@@ -319,7 +319,7 @@ impl Core {
             if notice.hop {
                 self.pump_by();
             }
-            if notice.transmission {
+            if notice.outgoing {
                 self.transmit_by();
             }
         }

@@ -180,6 +180,8 @@ impl Work<'_> {
                 .flatten();
             writes.extend(new.map(|(key, record)| Change::Put(StoreName::Turns, key, record)));
         }
+        let may_go = |turn: &OutgoingTurn| outgoing.0.as_ref().is_none_or(|before| turn.at < before.at);
+        self.changes.notice.outgoing |= outgoing.1.as_ref().is_some_and(may_go);
         if outgoing.0 != outgoing.1 {
             let keys = |turn: OutgoingTurn| [turn.key(), turn.twin_key()];
             writes.extend(outgoing.0.into_iter().flat_map(keys).map(|key| Change::Delete(StoreName::Turns, key)));

@@ -20,6 +20,8 @@ pub struct Notice {
     pub delayed: bool,
     /// The transmission queue changed.
     pub transmission: bool,
+    /// Something may be handed over that could not be before: transmitters want to know.
+    pub outgoing: bool,
     /// The archive changed.
     pub archive: bool,
     /// Endpoints by handle, and their new state; CD for one that is gone: it is finished.
@@ -118,7 +120,7 @@ pub struct Dropped {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     lengths: [usize; 9],
-    flags: [bool; 5],
+    flags: [bool; 6],
     due: Option<Instant>,
 }
 
@@ -132,7 +134,7 @@ impl Notice {
         let (disabled, failed) = (self.disabled.len(), self.failed.len());
         Told {
             lengths: [queues, enqueued, states, dropped, disabled, failed, transmitted, unsent, critical],
-            flags: [self.conversations, self.delayed, self.transmission, self.archive, self.hop],
+            flags: [self.conversations, self.delayed, self.transmission, self.outgoing, self.archive, self.hop],
             due: self.due,
         }
     }
@@ -149,7 +151,7 @@ impl Notice {
         self.transmitted.truncate(transmitted);
         self.unsent.truncate(unsent);
         self.critical.truncate(critical);
-        [self.conversations, self.delayed, self.transmission, self.archive, self.hop] = told.flags;
+        [self.conversations, self.delayed, self.transmission, self.outgoing, self.archive, self.hop] = told.flags;
         self.due = told.due;
     }
 
@@ -182,6 +184,7 @@ impl Notice {
         self.conversations |= other.conversations;
         self.delayed |= other.delayed;
         self.transmission |= other.transmission;
+        self.outgoing |= other.outgoing;
         self.archive |= other.archive;
         self.hop |= other.hop;
         self.states.extend(other.states.iter().cloned());

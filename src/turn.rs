@@ -223,8 +223,13 @@ impl OutgoingTurn {
         Key::list([0u32.into(), 3u32.into(), service.into(), Key::List(Vec::new())])
     }
 
-    /// Those for a service that may be handed over at once, of one priority, whoever has waited longest first.
-    pub(crate) fn ready(service: &str, priority: u32) -> Range {
+    /// Those for a service that may be handed over at once, the higher priority first.
+    pub(crate) fn ready(service: &str) -> Range {
+        Range::prefix(vec![0u32.into(), 3u32.into(), service.into(), 0u32.into()])
+    }
+
+    /// Those of one priority among them, whoever has waited longest first.
+    pub(crate) fn ready_of(service: &str, priority: u32) -> Range {
         Range::prefix(vec![0u32.into(), 3u32.into(), service.into(), 0u32.into(), rank(priority)])
     }
 

@@ -150,6 +150,8 @@ export interface Notice {
   /** Message ids, or why not, with the handles of their endpoints. */
   transmitted: [messageId: string, handle: string][]; unsent: [handle: string, status: string][];
   failed: RawFailed[]; critical: { source: BrokerEvents["critical-error"]["source"]; error: RawThrown }[];
+  /** For the transmitters of other contexts. */
+  outgoing: boolean;
   /** For the pollers of other contexts. */
   due: number | null;
   /** Between contexts only, and alone: a group was given back. */

@@ -146,24 +146,33 @@ impl Pick {
             OutgoingTurn::read,
         ) {
             Ok(turns) => {
+                let read = turns.len().to_u32().unwrap_or(u32::MAX);
                 found.extend(turns);
-                Ok(())
+                Ok(read)
             }
+            // Those that are missing are read together.
             Err(Stop::Missing) => {
                 is_missing = true;
-                Ok(())
+                Ok(0)
             }
             Err(stop) => Err(stop),
         };
+        // Mostly that is all of them; else those of the lower levels may have waited for long enough to come first.
+        let mut is_full = Vec::new();
         for service in services {
-            for priority in 1..=10 {
-                read(work, OutgoingTurn::ready(service, priority), limit)?;
-            }
+            is_full.push(read(work, OutgoingTurn::ready(service), limit)? >= limit);
             read(work, OutgoingTurn::waiting(service), WAITING.saturating_add(limit))?;
+        }
+        for (service, _) in services.iter().zip(is_full).filter(|(_, is_full)| *is_full) {
+            for priority in 1..=10 {
+                read(work, OutgoingTurn::ready_of(service, priority), limit)?;
+            }
         }
         if is_missing {
             return Err(Stop::Missing);
         }
+        found.sort_by_key(|turn: &OutgoingTurn| turn.side);
+        found.dedup_by_key(|turn| turn.side);
         let now = work.now;
         found.retain(|turn| !self.except.contains(&turn.side));
         let later = found.iter().map(|turn| turn.at).filter(|at| *at > now);

@@ -25,9 +25,9 @@ pub(super) fn is_hop(notice: &JsValue) -> bool {
     field(notice, "hop").boolean() == Some(true)
 }
 
-/// Whether something is to be transmitted, or was.
-pub(super) fn is_transmission(notice: &JsValue) -> bool {
-    field(notice, "transmission").boolean() == Some(true)
+/// Whether something may be handed over to another broker.
+pub(super) fn is_outgoing(notice: &JsValue) -> bool {
+    field(notice, "outgoing").boolean() == Some(true)
 }
 
 /// What another context says about who leads, if that is what it is.
@@ -108,6 +108,7 @@ pub(super) fn notice(notice: &Notice) -> JsValue {
         ("conversations", Value::from(notice.conversations)),
         ("delayed", Value::from(notice.delayed)),
         ("transmission", Value::from(notice.transmission)),
+        ("outgoing", Value::from(notice.outgoing)),
         ("archive", Value::from(notice.archive)),
         ("states", Value::list(states)),
         ("dropped", Value::list(dropped)),

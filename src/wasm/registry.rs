@@ -365,8 +365,8 @@ fn hear(name: &str, message: &JsValue) {
         connection.root.due_elsewhere(at);
     }
     connection.iter().filter(|_| notice::is_hop(message)).for_each(|connection| connection.root.hop_elsewhere());
-    let transmission = connection.iter().filter(|_| notice::is_transmission(message));
-    transmission.for_each(|connection| connection.root.transmission_elsewhere());
+    let outgoing = connection.iter().filter(|_| notice::is_outgoing(message));
+    outgoing.for_each(|connection| connection.root.transmission_elsewhere());
     for member in connection.iter().flat_map(|connection| connection.living()).filter(|member| !member.is_closed.get())
     {
         tell(&member.callbacks.on_notice, message);

@@ -131,5 +131,8 @@ mod tabs;
 mod timers;
 mod transactions;
 mod transmission;
+mod transmission_answers;
+mod transmission_failures;
+mod transmission_roles;
 mod views;
 mod waiting;

@@ -280,7 +280,7 @@ impl Run {
                     broker.hop_elsewhere();
                 }
                 notice.role.iter().for_each(|role| broker.hear_of_role(role));
-                if notice.transmission {
+                if notice.outgoing {
                     broker.transmission_elsewhere();
                 }
             }
