@@ -1,6 +1,7 @@
 // @ts-check
 // The only module of the pages that names where the package is.
 export { openBroker, deleteBroker, isBrokerError, SystemMessage } from "../pkg/dist/index.js";
+export { httpTransport } from "../pkg/dist/http.js";
 export { testClock } from "../pkg/dist/testing.js";
 
 /** @typedef {import("../pkg/dist/index.js").Broker} Broker */
@@ -14,4 +15,5 @@ export { testClock } from "../pkg/dist/testing.js";
 /** @typedef {import("../pkg/dist/index.js").DelayedMessage} DelayedMessage */
 /** @typedef {import("../pkg/dist/index.js").DelayedMessageStore} DelayedMessageStore */
 /** @typedef {import("../pkg/dist/index.js").BrokerStats} BrokerStats */
+/** @typedef {import("../pkg/dist/index.js").TransmissionRow} TransmissionRow */
 /** @typedef {import("../pkg/dist/testing.js").TestClock} TestClock */

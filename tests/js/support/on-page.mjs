@@ -16,13 +16,15 @@ const POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; base-u
  * @param {object} page
  * @param {string} page.path below www
  * @param {string} page.outcome the name in the document's dataset under which it says "done" once it can be used
+ * @param {Parameters<typeof serve>[0]["handle"]} [page.handle] its server side, as `serve` takes it
+ * @param {(string | RegExp)[]} [page.allow] errors that the tests mean to cause
  */
-export function pageTests({ path, outcome }) {
+export function pageTests({ path, outcome, handle, allow = [] }) {
   let browser;
   let server;
 
   before(async () => {
-    server = await serve({ mounts: { "/pkg/": await packedPackage() }, headers: { "Content-Security-Policy": POLICY } });
+    server = await serve({ mounts: { "/pkg/": await packedPackage() }, headers: { "Content-Security-Policy": POLICY }, handle });
     browser = await launch(process.env.BROWSER || "chromium");
   }, { timeout: 180_000 });
 
@@ -42,7 +44,7 @@ export function pageTests({ path, outcome }) {
       const context = await browser.createBrowserContext();
       const pages = [];
       const open = async () => {
-        const page = await openPage(context, `${server.url}${path}`, { before: (page) => resize(page, 1280, 900) });
+        const page = await openPage(context, `${server.url}${path}`, { allow, before: (page) => resize(page, 1280, 900) });
         pages.push(page);
         await opened(page);
         return page;
