@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { allowErrors, browserName, newPage, scripts } from "./fixtures/harness.mjs";
+import { allowErrors, browserName, inPage, newPage, scripts } from "./fixtures/harness.mjs";
 import { launch } from "./support/browsers.mjs";
 import { natsClient, startNats, WEBSOCKET_ERRORS } from "./support/nats.mjs";
 
@@ -17,6 +17,7 @@ let server;
 before(async () => {
   scripts.set("/nats-client.js", await natsClient());
   server = await startNats();
+  scripts.set("/nats-url.js", `export default ${JSON.stringify(server.url)};`);
 }, { timeout: 120_000 });
 after(() => server?.close());
 
@@ -159,4 +160,56 @@ test("20 conversations of 100 messages each way: exactly once, in order, both si
   } finally {
     for (const side of sides) await side.close();
   }
+});
+
+inPage("three brokers serve one service: a conversation lives on one of them with all of its messages, and waits for it while it is away", async (h, pb) => {
+  const n = await import("/fixtures/nats.mjs");
+  const { default: url } = await import("/nats-url.js");
+  const names = n.freshNames();
+  const [dialogs, messages] = [30, 20];
+  const trade = { messageTypes: { Order: "json", Confirm: "json" }, contracts: { Trade: { Order: "initiator", Confirm: "target" } } };
+  const start = async (definitions, database) => {
+    const broker = await h.open({ definitions: { ...trade, ...definitions } }, database);
+    await broker.route({ service: "*", transport: n.natsTransport({ connection: await n.connect(url), ...names }) });
+    return broker;
+  };
+  const taken = new Map();
+  const openKitchen = async (database) => {
+    const kitchen = await start({ queues: { kitchen: {} }, services: { Kitchen: { queue: "kitchen", contracts: ["Trade"] } } }, database);
+    kitchen.activate("kitchen", async (orders, tx) => {
+      for (const order of orders) await tx.send(order, "Confirm", { n: order.body, by: kitchen.instanceId });
+    }, { maxReaders: 4, top: 20 });
+    return kitchen;
+  };
+  const databases = [1, 2, 3].map(() => h.name());
+  databases.forEach(h.forget);
+  const kitchens = await Promise.all(databases.map(openKitchen));
+  const customer = await start({ queues: { desk: {} }, services: { Desk: { queue: "desk" } } });
+  const reading = new AbortController();
+  h.afterwards(() => reading.abort());
+  const read = async () => {
+    for (;;) for (const { conversationId, body } of await customer.receive("desk", { timeout: Infinity, signal: reading.signal })) taken.set(conversationId, [...taken.get(conversationId) ?? [], body]);
+  };
+  for (let reader = 0; reader < 4; reader += 1) read().catch(() => {}); // With the signal; without, the test misses what it waits for.
+  const open = await Promise.all(Array.from({ length: dialogs }, () => customer.beginDialog({ from: "Desk", to: "Kitchen", contract: "Trade" })));
+  const half = (from) => Promise.all(open.map((dialog) => dialog.sendMany(Array.from({ length: messages / 2 }, (_, at) => ({ messageType: "Order", body: from + at })))));
+  const confirmed = (conversationIds, count) => conversationIds.every((id) => taken.get(id)?.length === count);
+  const ids = open.map(({ conversationId }) => conversationId);
+  await half(0);
+  await h.until(() => confirmed(ids, messages / 2), "the first half", 60_000);
+  const owner = new Map(ids.map((id) => [id, taken.get(id)[0].by]));
+  h.ok(new Set(owner.values()).size > 1, "more than one of them has some");
+  // One that has some goes away: its conversations wait, those of the others go on.
+  const away = kitchens.find(({ instanceId }) => instanceId === owner.get(ids[0]));
+  const [waiting, going] = [ids.filter((id) => owner.get(id) === away.instanceId), ids.filter((id) => owner.get(id) !== away.instanceId)];
+  await away.close();
+  await half(messages / 2);
+  await h.until(() => confirmed(going, messages), "the second half of the others", 60_000);
+  h.ok(confirmed(waiting, messages / 2), "nobody else answers in its place");
+  const again = await openKitchen(away.name);
+  h.equal(again.instanceId, away.instanceId);
+  await h.until(() => confirmed(ids, messages), "all", 60_000);
+  for (const id of ids) h.equal(taken.get(id), Array.from({ length: messages }, (_, at) => ({ n: at, by: owner.get(id) })));
+  const endpoints = await Promise.all([...kitchens.filter((kitchen) => kitchen !== away), again].map((kitchen) => kitchen.conversations().toArray()));
+  h.equal(endpoints.flat().map(({ conversationId }) => conversationId).sort(), [...ids].sort(), "each is on one of them");
 });
