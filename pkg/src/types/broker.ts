@@ -234,7 +234,7 @@ export interface Broker extends Verbs, Views, EventTarget, AsyncDisposable {
 
   /**
    * Does what is due now: delayed messages, timers, lifetimes and transmissions; waits after a failure end, ids of `enqueue` expire, and retained rows that are too old go. Resolves with the number of messages that came of it. The same happens by itself, in every context
-   * with an open broker; each row is done once. Errors: StorageCorrupt, after everything else that is due.
+   * with an open broker; each row is done once. It does not wait longer than 5 s for a `delayedDelivery.store` to take what is sent. Errors: StorageCorrupt, after everything else that is due.
    */
   poll(): Promise<number>;
 

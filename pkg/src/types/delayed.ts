@@ -149,7 +149,8 @@ export interface DelayedMessageStore {
  *
  * With a `store` of your own a message lies in the broker's database until the store has taken it, so it can be sent offline. Of all windows and workers that
  * were opened with the store one, the leader, gives it messages and fetches what is due. Open every one with the store, or none: one without it neither
- * polls the store nor shows what it has.
+ * polls the store nor shows what it has. What the store had not taken yet when the last such window was closed is kept: a broker without the store shows it, cancels and
+ * reschedules it, and does not deliver it; one with the store does.
  */
 export interface DelayedDeliverySettings {
   /** Where delayed messages wait. Default: the built-in store, in the broker's database. The same object for all brokers of one database in a window or worker. */

@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use uuid::Uuid;
 
+use super::claim::{Claimed, give_back};
 use super::memory::{Fate, remember};
 use crate::body::Value;
 use crate::clock::Instant;
@@ -180,7 +181,7 @@ pub(crate) fn stamp_of(key: &Value) -> Read<u64> {
     parts.number()
 }
 
-fn row(delayed: &Delayed, hop: Hop) -> Value {
+pub(super) fn row(delayed: &Delayed, hop: Hop) -> Value {
     Value::list(vec![
         Value::from(1u32),
         Value::from(delayed.place.at),
@@ -266,18 +267,21 @@ fn read_mark(record: &Value) -> Read<Uuid> {
     Uuid::try_parse(&fields.text()?).map_err(|_| Unreadable::Field("the id of a message is missing"))
 }
 
-/// The store has taken messages of the hop.
+/// The store has taken messages of the hop, by their stamps, and somebody had claimed them for that.
 #[derive(Debug)]
-pub(crate) struct Stored(pub(crate) Vec<u64>);
+pub(crate) struct Stored(pub(crate) Vec<(u64, Option<Claimed>)>);
 
 impl Stored {
     /// Those that were withdrawn meanwhile are remembered as that already.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
         work.after_others()?;
-        self.0.iter().for_each(|stamp| work.reads.want(StoreName::Delayed, key(*stamp)));
+        self.0.iter().for_each(|(stamp, _)| work.reads.want(StoreName::Delayed, key(*stamp)));
         let mut taken = 0;
-        for stamp in &self.0 {
-            let Some(delayed) = find(work, *stamp)? else { continue };
+        for (stamp, claimed) in &self.0 {
+            let Some(delayed) = find(work, *stamp)? else {
+                give_back(work, claimed.as_ref())?;
+                continue;
+            };
             taken += 1;
             work.write(Change::Delete(StoreName::Delayed, key(*stamp)));
             if delayed.is_large() {
@@ -295,6 +299,7 @@ impl Stored {
 #[derive(Debug)]
 pub(crate) struct NotStored {
     pub(crate) stamp: u64,
+    pub(crate) claimed: Option<Claimed>,
     pub(crate) error: Error,
     /// `None`: it never will.
     pub(crate) again_at: Option<Instant>,
@@ -304,10 +309,12 @@ impl NotStored {
     /// It waits, and holds up nobody; or it goes to the error queue.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<()> {
         work.after_others()?;
-        let Some(mut delayed) = find(work, self.stamp)? else { return Ok(()) };
+        let Some(mut delayed) = find(work, self.stamp)? else {
+            // What was not answered may still be done.
+            return give_back(work, self.claimed.as_ref().filter(|_| !self.error.is_timeout()));
+        };
         let hop = delayed.hop.unwrap_or_default();
         if let Some(not_before) = self.again_at {
-            // What was not answered may still be done.
             let claimed = if self.error.is_timeout() { hop.claimed } else { 0.0 };
             let hop = Hop { not_before, failures: hop.failures + 1, claimed, ..hop };
             work.write(Change::Put(StoreName::Delayed, key(self.stamp), row(&delayed, hop)));
@@ -321,40 +328,6 @@ impl NotStored {
         withdraw(work, &delayed, true);
         work.change_numbers(|numbers| numbers.delayed = numbers.delayed.saturating_sub(1))?;
         fail_one(work, &delayed, &self.error, hop.failures + 1)
-    }
-}
-
-/// For so many milliseconds somebody is at it: a call takes no longer, and does not begin late.
-const CLAIM: f64 = 61_000.0;
-
-impl Hop {
-    /// Of a message that was moved again. Whoever is at it does not know.
-    pub(crate) fn moved(self) -> Self {
-        Self { replaces: true, claimed: self.claimed, ..Self::default() }
-    }
-
-    /// Until when somebody is at it, if somebody is. One further ahead than it can be: the clock was set back.
-    pub(crate) fn claimed_until(&self, now: Instant) -> Option<Instant> {
-        Some(self.claimed).filter(|until| *until > now && *until <= now + CLAIM)
-    }
-}
-
-/// Somebody is about to have the store remove what a row takes the place of.
-#[derive(Debug)]
-pub(crate) struct Claim(pub(crate) u64);
-
-impl Claim {
-    /// Gives whether that is to be done, and by nobody else.
-    pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<bool> {
-        work.after_others()?;
-        let Some(delayed) = find(work, self.0)? else { return Ok(false) };
-        let hop = delayed.hop.unwrap_or_default();
-        if hop.claimed_until(work.now).is_some() {
-            return Ok(false);
-        }
-        let claimed = Hop { claimed: work.now + CLAIM, ..hop };
-        work.write(Change::Put(StoreName::Delayed, key(self.0), row(&delayed, claimed)));
-        Ok(true)
     }
 }
 

@@ -10,6 +10,7 @@
 mod calling;
 mod calls;
 mod change;
+mod claim;
 mod clean;
 mod dispatch;
 mod due;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 use futures_util::FutureExt;
-use futures_util::future::join3;
+use futures_util::future::{Either, join3, select};
 use uuid::Uuid;
 
 use super::calls::{Calls, ask};
@@ -25,6 +25,8 @@ use crate::role::Role;
 /// The shortest sleep, and the longest, in milliseconds.
 const SHORTEST: f64 = 10.0;
 const LONGEST: f64 = 60_000.0;
+/// For so many milliseconds of real time whoever asks for a poll waits for what is not delivering.
+const PATIENCE: f64 = 5_000.0;
 /// The first wait after a failure.
 const FIRST: f64 = 1_000.0;
 
@@ -221,14 +223,15 @@ impl Core {
         }
     }
 
-    /// One round of each chore, after those that run. `eager`: what has failed is not waited for.
+    /// One round of each chore, after those that run. `eager`: what has failed is not waited for. A store that hangs over what it is given is not waited
+    /// for until it has taken too long: that goes on by itself.
     pub(crate) async fn poll_store(self: &Rc<Self>, eager: bool) -> Round {
         if self.host.delayed_store.is_none() {
             return Round::default();
         }
         let (pumped, cleaned, fetched) = join3(
-            self.do_chore(Chore::Pump, eager),
-            self.do_chore(Chore::Clean, eager),
+            self.do_beside(Chore::Pump, eager),
+            self.do_beside(Chore::Clean, eager),
             self.do_chore(Chore::Fetch, eager),
         )
         .await;
@@ -236,6 +239,17 @@ impl Core {
         let more = if pumped.moved > 0 { self.do_chore(Chore::Fetch, eager).await } else { Round::default() };
         let problem = pumped.problem.or(cleaned.problem).or(fetched.problem).or(more.problem);
         Round { moved: fetched.moved + more.moved, again: more.again, problem }
+    }
+
+    /// A round that goes on when nobody waits for it any more.
+    async fn do_beside(self: &Rc<Self>, chore: Chore, eager: bool) -> Round {
+        let (sender, round) = oneshot::channel();
+        let core = Rc::clone(self);
+        (self.host.spawn)(async move { _ = sender.send(core.do_chore(chore, eager).await) }.boxed_local());
+        match select(round, self.host.pulse.timer.sleep(PATIENCE)).await {
+            Either::Left((Ok(round), _)) => round,
+            _ => Round::default(),
+        }
     }
 
     /// One round of a chore, after the one that runs, if one does.

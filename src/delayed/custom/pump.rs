@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use super::calls::ask;
-use super::hop::{Claim, NotStored, Stored, behind, read, rows, shown, stamp_of, whole};
+use super::claim::{Claim, Claimed};
+use super::hop::{NotStored, Stored, behind, read, rows, shown, stamp_of, whole};
 use super::poller::{again_at, back_off, pause};
 use super::step::{Came, Step};
 use super::{DelayedMessage, DelayedMessageStore, hop};
@@ -105,14 +106,15 @@ pub(super) async fn pump(
             if core.gate.closings() != page.closings || !core.is_open() {
                 return Ok(Some(now));
             }
-            match give(core, store, delayed, hop).await {
+            let mut claimed = None;
+            match give(core, store, delayed, hop, &mut claimed).await {
                 Ok(true) => {
                     core.stored.store.success();
-                    stored.push(delayed.place.stamp);
+                    stored.push((delayed.place.stamp, claimed));
                 }
                 Ok(false) => waiting.push(own),
                 Err(error) => {
-                    trouble = Some((delayed, hop, error));
+                    trouble = Some((delayed, hop, claimed, error));
                     break;
                 }
             }
@@ -124,12 +126,12 @@ pub(super) async fn pump(
             core.stored.fetch_again();
         }
         match trouble {
-            Some((_, _, error)) if error.code() == ErrorCode::Closed => return Err(Pause::closed()),
-            Some((delayed, hop, error)) => {
+            Some((.., error)) if error.code() == ErrorCode::Closed => return Err(Pause::closed()),
+            Some((delayed, hop, claimed, error)) => {
                 let stamp = delayed.place.stamp;
                 if is_unrecoverable(&error) {
                     core.stored.store.success();
-                    let refused = Step::NotStored(NotStored { stamp, error, again_at: None });
+                    let refused = Step::NotStored(NotStored { stamp, claimed, error, again_at: None });
                     core.step(refused).await.map_err(|error| Pause::of(core, &error))?;
                     // Those behind it have not been offered.
                     range = behind(stamp);
@@ -139,7 +141,7 @@ pub(super) async fn pump(
                 let wait = back_off(core, hop.failures).max(pause.wait);
                 let again_at = Some(core.host.clock.now() + wait);
                 // Where that can't be written, it is the first again.
-                let _ = core.step(Step::NotStored(NotStored { stamp, error, again_at })).await;
+                let _ = core.step(Step::NotStored(NotStored { stamp, claimed, error, again_at })).await;
                 waiting.push(Waiting::of(delayed));
                 core.stored.resume.replace(Some((stamp, waiting)));
                 return Err(pause);
@@ -191,6 +193,7 @@ async fn give(
     store: &Rc<dyn DelayedMessageStore>,
     delayed: &Rc<Delayed>,
     hop: hop::Hop,
+    claimed: &mut Option<Claimed>,
 ) -> Result<bool> {
     let message = shown(delayed);
     if !hop.replaces {
@@ -198,7 +201,9 @@ async fn give(
         return ask(core, "store", store.store(message)).await.map(|_| true);
     }
     let began = core.host.pulse.clock.now();
-    let Came::Was(true) = core.step(Step::Claim(Claim(delayed.place.stamp))).await? else { return Ok(false) };
+    let came = core.step(Step::Claim(Claim(delayed.place.stamp))).await?;
+    let Came::Claimed(Some(own)) = came else { return Ok(false) };
+    *claimed = Some(own);
     if (core.host.pulse.clock.now() - began).abs() > PROMPT {
         // The page has slept: by now somebody else may be at it.
         return Ok(false);

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 
 use super::change::{Recall, Settle, Withdraw, Withdrawn};
+use super::claim::{Claim, Claimed};
 use super::dispatch::{Arrive, Arrived, Incoming};
-use super::hop::{Claim, NotStored, Stored};
+use super::hop::{NotStored, Stored};
 use super::memory::Removed;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -29,6 +30,7 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Came {
     Nothing,
+    Claimed(Option<Claimed>),
     Arrived(Arrived),
     Withdrawn(Withdrawn),
     Was(bool),
@@ -47,7 +49,7 @@ impl Step {
 
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Outcome<Came> {
         match self {
-            Self::Claim(claim) => claim.run(work).map(Came::Was),
+            Self::Claim(claim) => claim.run(work).map(Came::Claimed),
             Self::Stored(stored) => stored.run(work).map(|()| Came::Nothing),
             Self::NotStored(failed) => failed.run(work).map(|()| Came::Nothing),
             Self::Removed(removed) => removed.run(work).map(|()| Came::Nothing),

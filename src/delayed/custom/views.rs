@@ -15,30 +15,41 @@ use crate::store::{Direction, Key, Mode, StoreName};
 use crate::views::{DelayedFilter, Extent, Seen, View};
 
 impl Core {
-    /// Completes the answer of a view of what is delayed. `None`: it is about something else, or there is nothing to add.
+    /// Completes the answer of a view of what is delayed. `None`: it is about something else, or there is nothing to add. Without a store the hop
+    /// may have something all the same: it was opened with one before, and will be again.
     pub(crate) async fn see_delayed(self: &Rc<Self>, view: &View, position: Option<&[f64]>) -> Result<Option<Seen>> {
-        let Some(store) = self.host.delayed_store.clone() else { return Ok(None) };
-        match view {
-            View::Delayed(filter) if position.is_none() => {
+        let store = self.host.delayed_store.clone();
+        match (view, store) {
+            (View::Delayed(filter), store) if position.is_none() => {
+                let hop = in_hop(self).await?;
+                if store.is_none() && hop.is_empty() {
+                    return Ok(None);
+                }
                 let Seen::Delayed(mut page) = self.see(view, None, Extent::All).await? else { return Ok(None) };
                 // Those that the hop replaces do not count.
                 let unlimited = DelayedFilter { limit: None, ..filter.clone() };
-                let stored = selected(self, &store, &unlimited).await?;
+                let stored = match store {
+                    Some(store) => selected(self, &store, &unlimited).await?,
+                    None => Vec::new(),
+                };
                 page.rows = merge(self, page.rows, stored, filter).await?;
                 Ok(Some(Seen::Delayed(page)))
             }
-            View::CountDelayed => {
+            (View::CountDelayed, Some(store)) => {
                 let Seen::Count(own) = self.see(view, None, Extent::All).await? else { return Ok(None) };
                 let stored = ask(self, "count", store.count()).await?.ok_or_else(|| not_supported("count"))?;
                 Ok(Some(Seen::Count(own + stored)))
             }
-            View::NextDelayed => {
+            (View::NextDelayed, store) => {
                 let Seen::Next(own) = self.see(view, None, Extent::All).await? else { return Ok(None) };
                 let hop = in_hop(self).await?.iter().map(|delayed| delayed.time).reduce(f64::min);
-                let stored = ask(self, "next", store.next()).await?;
+                let stored = match store {
+                    Some(store) => ask(self, "next", store.next()).await?,
+                    None => None,
+                };
                 Ok(Some(Seen::Next([own, hop, stored].into_iter().flatten().reduce(f64::min))))
             }
-            View::NextDue => {
+            (View::NextDue, Some(store)) => {
                 let Seen::Next(own) = self.see(view, None, Extent::All).await? else { return Ok(None) };
                 let hop = in_hop(self).await?;
                 let hop = hop.iter().map(|delayed| delayed.hop.unwrap_or_default().not_before);
@@ -84,6 +95,9 @@ fn not_supported(method: &str) -> Error {
 async fn in_hop(core: &Core) -> Result<Vec<Delayed>> {
     core.transact(&[StoreName::Delayed], Mode::ReadOnly, async |tx| {
         let keys = tx.get_keys(StoreName::Delayed, &rows(), None).await?;
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
         let records = tx.get_range(StoreName::Delayed, &rows(), None, Direction::Forward).await?;
         let read = |(key, record): (&Key, &Value)| stamp_of(&key.to_value()).and_then(|stamp| read(stamp, record)).ok();
         // One that can't be read goes to the error queue.

@@ -56,6 +56,12 @@ impl ManualTimer {
         self.sleepers.take().into_iter().for_each(|(_, sleeper)| _ = sleeper.send(()));
     }
 
+    /// Wakes those who sleep no longer than so many milliseconds.
+    pub(crate) fn fire_up_to(&self, ms: f64) {
+        let woken: Vec<_> = self.sleepers.borrow_mut().extract_if(.., |(sleep, _)| *sleep <= ms).collect();
+        woken.into_iter().for_each(|(_, sleeper)| _ = sleeper.send(()));
+    }
+
     /// From now on nobody waits for a group.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn give_up_at_once(&self) {

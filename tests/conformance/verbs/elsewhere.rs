@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures_util::future::join;
 use pocket_broker::body::{Body, Value};
 use pocket_broker::error::ErrorCode;
 use pocket_broker::ids::text;
@@ -27,6 +28,7 @@ mount! {
     l06_it_is_known_for_half_an_hour_more,
     l06_a_tab_that_dies_after_the_dispatch_delivers_nothing_twice,
     l06_the_lower_modes_keep_no_memory,
+    l08_a_poll_does_not_wait_for_a_store_that_hangs,
     l18_end_takes_them_along_wherever_they_are,
     d34_a_tab_without_the_store_never_polls_it,
 }
@@ -272,6 +274,31 @@ async fn l06_the_lower_modes_keep_no_memory(shop: &Shop) {
         assert_eq!(shop.receive("kitchen").await.len(), 2);
         tab.close().await;
     }
+}
+
+async fn l08_a_poll_does_not_wait_for_a_store_that_hangs(shop: &Shop) {
+    let (tab, elsewhere) = open(shop).await;
+    enqueue_at(shop, &tab, "m1", at(1_000.0)).await;
+    settle().await;
+    elsewhere.once("store", Trouble::Hangs);
+    enqueue_at(shop, &tab, "m2", at(2_000.0)).await;
+    settle().await;
+    shop.clock().advance(1_000.0);
+    let patience = async {
+        settle().await;
+        assert_eq!(arrived(shop).await, ["m1"]);
+        shop.pulse().fire_up_to(5_000.0);
+    };
+    let (moved, ()) = join(tab.poll(), patience).await;
+    assert_eq!(moved.expect("what is due can be done"), 1);
+    assert!(shop.pulse().sleeps().contains(&60_000.0), "the store is still waited for");
+    // It has not answered: the message is offered again.
+    shop.pulse().fire();
+    settle().await;
+    pass(shop, &tab, 2_000.0).await;
+    pass(shop, &tab, 1_000.0).await;
+    assert_eq!((arrived(shop).await, elsewhere.bodies().len()), (vec!["m1".to_owned(), "m2".to_owned()], 0));
+    tab.close().await;
 }
 
 async fn l18_end_takes_them_along_wherever_they_are(shop: &Shop) {

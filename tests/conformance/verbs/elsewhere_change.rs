@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use futures_util::future::join;
+use pocket_broker::body::{Body, Value};
 use pocket_broker::error::ErrorCode;
+use pocket_broker::ids::text;
 use pocket_broker::{Broker, DelayedFilter, EndOptions, EnqueueOptions, Extent};
 use uuid::Uuid;
 
@@ -27,6 +29,7 @@ mount! {
     l14_a_transaction_that_comes_too_late_is_a_conflict,
     l14_a_transaction_knows_what_it_has_cancelled_and_moved,
     l18_what_a_transaction_has_ended_it_finds_no_more_elsewhere,
+    l14_a_broker_without_the_store_shows_what_waits_for_it,
     a_cancelled_message_frees_its_id,
 }
 
@@ -99,6 +102,54 @@ async fn l14_what_is_cancelled_in_the_hop_never_comes(shop: &Shop) {
     shop.assert_sound().await;
     assert_eq!((pass(shop, &tab, 1_000.0).await, elsewhere.bodies().len()), (0, 0));
     assert!(arrived(shop).await.is_empty());
+    tab.close().await;
+}
+
+/// D34: it delivers none of it.
+async fn l14_a_broker_without_the_store_shows_what_waits_for_it(shop: &Shop) {
+    let (tab, elsewhere) = open(shop).await;
+    let dialog = shop.order("m0").await;
+    enqueue_at(shop, &tab, "there", at(500.0)).await;
+    settle().await;
+    elsewhere.always("store", Trouble::Fails);
+    let large = Body { value: Value::from("m1").into(), packing: 0, size: 70_000.0 };
+    let options = EnqueueOptions { delay: Some(at(1_000.0)), ..EnqueueOptions::default() };
+    let ids = tab.enqueue_later("kitchen", vec![shop.message_of("DEFAULT", large)], options).await;
+    let first = text(ids.expect("it can be enqueued later")[0]);
+    let second = send_at(shop, &tab, &dialog.initiator, "m2", at(3_000.0)).await;
+    settle().await;
+    tab.close().await;
+
+    let all = DelayedFilter::default;
+    let own = EnqueueOptions { delay: Some(at(2_000.0)), ..EnqueueOptions::default() };
+    shop.broker.enqueue_later("kitchen", vec![shop.message("DEFAULT", "own")], own).await.expect("it can be enqueued");
+    let broker = &shop.broker;
+    assert_eq!(shown(broker, all()).await, ["m1", "own", "m2"]);
+    assert_eq!(shown(broker, DelayedFilter { limit: Some(2.0), ..all() }).await, ["m1", "own"]);
+    let of = |destination: &str| DelayedFilter { destination: Some(destination.into()), ..all() };
+    assert_eq!(shown(broker, of(&dialog.initiator)).await, ["m2"]);
+    assert_eq!(super::delayed::count(shop).await, 3);
+    assert_eq!(broker.next_delayed().await.expect("it can be read"), Some(1_700_000_001_000.0));
+    assert_eq!(shop.pass(1_500.0).await, 0, "nobody but the store says when it is to be delivered");
+    assert_eq!(super::delayed::count(shop).await, 3);
+    assert!(reschedule(broker, &first, 5_000.0).await);
+    assert_eq!(shown(broker, all()).await, ["own", "m2", "m1"]);
+    assert_eq!(broker.next_delayed().await.expect("it can be read"), Some(1_700_000_002_000.0));
+    assert!(cancel(broker, &second).await);
+    assert!(!cancel(broker, &second).await && !reschedule(broker, &second, 5_000.0).await);
+    assert_eq!((super::delayed::count(shop).await, shown(broker, all()).await), (2, vec!["own".into(), "m1".into()]));
+    shop.assert_sound().await;
+
+    elsewhere.is_well();
+    let tab = shop.tab_with(settings(), &elsewhere).await;
+    settle().await;
+    assert_eq!(
+        (shown(&tab, all()).await, arrived(shop).await.len()),
+        (vec!["own".into(), "m1".into()], 2),
+        "that was due"
+    );
+    pass(shop, &tab, 5_000.0).await;
+    assert_eq!((arrived(shop).await.len(), elsewhere.bodies().len()), (4, 0), "each once, beside the order");
     tab.close().await;
 }
 

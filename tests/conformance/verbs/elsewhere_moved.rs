@@ -17,6 +17,8 @@ mount! {
     l14_two_transactions_move_one_message,
     l14_what_the_store_shows_from_before_it_was_moved_is_not_delivered,
     l14_a_store_that_keeps_what_was_moved_is_asked_again,
+    l14_what_is_moved_while_the_store_is_told_of_a_move_is_told_at_once,
+    l14_what_is_moved_while_the_store_fails_to_be_told_is_told_soon,
 }
 
 mount_with_leases! {
@@ -153,6 +155,49 @@ async fn l14_a_store_that_keeps_what_was_moved_is_asked_again(shop: &Shop) {
     elsewhere.is_honest();
     assert_eq!((pass(shop, &tab, 70_000.0).await, pass(shop, &tab, 29_000.0).await), (0, 1));
     assert_eq!((arrived(shop).await, elsewhere.bodies().len()), (vec!["m1".to_owned()], 0));
+    tab.close().await;
+}
+
+/// When the store would deliver what it has.
+fn times(elsewhere: &Elsewhere) -> Vec<f64> {
+    elsewhere.messages().iter().map(|message| message.time - START).collect()
+}
+
+async fn l14_what_is_moved_while_the_store_is_told_of_a_move_is_told_at_once(shop: &Shop) {
+    let (tab, elsewhere) = open(shop).await;
+    let id = enqueue_at(shop, &tab, "m1", at(1_000.0)).await;
+    settle().await;
+    for late in ["remove", "store"] {
+        elsewhere.once(late, Trouble::AnswersLate);
+        reschedule(&tab, &id, 100_000.0).await;
+        settle().await;
+        reschedule(&tab, &id, 200_000.0).await;
+        settle().await;
+        elsewhere.answer();
+        settle().await;
+        assert_eq!(times(&elsewhere), [200_000.0], "{late}");
+        shop.assert_sound().await;
+    }
+    assert_eq!((pass(shop, &tab, 100_000.0).await, pass(shop, &tab, 100_000.0).await), (0, 1));
+    tab.close().await;
+}
+
+async fn l14_what_is_moved_while_the_store_fails_to_be_told_is_told_soon(shop: &Shop) {
+    let (tab, elsewhere) = open(shop).await;
+    let id = enqueue_at(shop, &tab, "m1", at(1_000.0)).await;
+    settle().await;
+    elsewhere.once("remove", Trouble::AnswersLate);
+    elsewhere.once("store", Trouble::Fails);
+    reschedule(&tab, &id, 100_000.0).await;
+    settle().await;
+    reschedule(&tab, &id, 200_000.0).await;
+    settle().await;
+    elsewhere.answer();
+    settle().await;
+    assert!(times(&elsewhere).is_empty(), "it was removed, and not stored");
+    pass(shop, &tab, 2_000.0).await;
+    assert_eq!(times(&elsewhere), [200_000.0]);
+    assert_eq!((pass(shop, &tab, 98_000.0).await, pass(shop, &tab, 100_000.0).await), (0, 1));
     tab.close().await;
 }
 
