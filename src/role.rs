@@ -19,6 +19,8 @@ pub(crate) struct Role {
     pub(crate) name: Rc<str>,
     guard: RefCell<Option<Guard>>,
     is_waiting: Cell<bool>,
+    /// Another context is to have it once what is under way is done.
+    is_leaving: Cell<bool>,
 }
 
 impl fmt::Debug for Role {
@@ -36,11 +38,26 @@ impl Default for Role {
 
 impl Role {
     pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.into(), guard: RefCell::default(), is_waiting: Cell::new(false) }
+        Self {
+            name: name.into(),
+            guard: RefCell::default(),
+            is_waiting: Cell::new(false),
+            is_leaving: Cell::new(false),
+        }
     }
 
     pub(crate) fn is_held(&self) -> bool {
         self.guard.borrow().is_some()
+    }
+
+    /// Whether it is held, and something more may be begun by it.
+    pub(crate) fn leads(&self) -> bool {
+        self.is_held() && !self.is_leaving.get()
+    }
+
+    /// Nothing more is to be begun by it: whoever does something by it lets go when that is done.
+    fn leave(&self) {
+        self.is_leaving.set(self.is_held());
     }
 
     /// Whether it waits in line.
@@ -50,6 +67,7 @@ impl Role {
 
     /// Lets go of it.
     pub(crate) fn let_go(&self) {
+        self.is_leaving.set(false);
         drop(self.guard.take());
     }
 
@@ -119,7 +137,12 @@ impl Core {
             match notice.kind {
                 RoleKind::Hidden => self.ask_for(role),
                 RoleKind::Wanted if role.is_held() && (self.host.is_hidden)() => {
-                    role.let_go();
+                    // Of one conversation two calls are never under way: a transmitter waits for the answers that it will get.
+                    if Rc::ptr_eq(role, &self.stored.role) {
+                        role.let_go()
+                    } else {
+                        role.leave()
+                    }
                     self.stored.ring();
                     self.transmission.ring();
                 }

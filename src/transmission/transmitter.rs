@@ -48,6 +48,9 @@ pub(super) async fn run(core: Weak<Core>, route: Rc<Route>) {
             Ok(Some(at)) if at <= now => match this.drain(&route, false).await {
                 Ok(()) => {
                     failures = 0;
+                    if !route.role.leads() {
+                        route.role.let_go();
+                    }
                     continue;
                 }
                 Err(error) => this.trouble(&mut failures, &error),
@@ -114,7 +117,7 @@ impl Core {
         let mut calls: FuturesUnordered<LocalBoxFuture<'static, Called>> = FuturesUnordered::new();
         let (mut under_way, mut settled): (Vec<SideId>, Vec<Settle>) = (Vec::new(), Vec::new());
         loop {
-            let may_go_on = self.is_open() && !route.is_removed.get() && (anyway || route.role.is_held());
+            let may_go_on = self.is_open() && !route.is_removed.get() && (anyway || route.role.leads());
             route.is_wanted.set(false);
             let most = if route.transport.is_slow() { 1 } else { SIDES };
             let free = most.saturating_sub(under_way.len());

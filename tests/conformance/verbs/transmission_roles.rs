@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::Operation;
-use pocket_broker::{SendResult, Transmitted};
+use pocket_broker::{DelayedSettings, RoleKind, RoleNotice, SendResult, Transmitted};
 
 use super::super::support::elsewhere::settle;
 use super::super::support::shop::{Shop, refused};
@@ -21,6 +21,7 @@ mount! {
 }
 mount_with_locks! {
     d34_one_context_transmits,
+    d34_what_is_under_way_is_not_handed_over,
     d26_transmit_takes_over_from_who_does_not_answer,
 }
 
@@ -106,6 +107,31 @@ async fn many_that_wait_cost_a_batch_nothing(shop: &Shop) {
     let reads = shop.faults.reads();
     assert!(reads < 60, "{reads} reads");
     assert_eq!((wire.calls().len(), shop.transmission().await.len()), (1, 300));
+}
+
+async fn d34_what_is_under_way_is_not_handed_over(shop: &Shop) {
+    let tab = shop.tab_of(DelayedSettings::default()).await;
+    let theirs = Wire::default();
+    tab.route("Elsewhere", Rc::new(theirs.clone()), 50).expect("there is none yet");
+    theirs.always(Told::Waits);
+    let handle = far(shop, "Elsewhere").await;
+    shop.send(&handle, "Order", "m1").await;
+    shop.send(&handle, "Note", "m2").await;
+    tab.transmission_elsewhere();
+    settle().await;
+    assert_eq!(theirs.calls(), [["Order 0 m1"]]);
+    let ours = wire(shop, "Elsewhere");
+    settle().await;
+    shop.hide(2, true);
+    tab.hear_of_role(&RoleNotice { role: "route:Elsewhere".into(), kind: RoleKind::Wanted });
+    settle().await;
+    assert!(ours.calls().is_empty(), "its answer is waited for");
+    theirs.answer();
+    settle().await;
+    assert_eq!(ours.calls(), [["Note 1 m2"]]);
+    assert!(theirs.calls().is_empty(), "who is hidden sends nothing more");
+    assert_eq!(shop.locks_held(), 0);
+    tab.close().await;
 }
 
 async fn d34_one_context_transmits(shop: &Shop) {
