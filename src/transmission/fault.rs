@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::MessageEnvelope;
 use super::delivery::{Delivery, later};
-use super::read::Verdict;
+use super::read::{MOST_DESCRIPTION, Verdict};
 use crate::definitions::{FIRST_QUEUE, SentBy};
 use crate::error::ErrorCode;
 use crate::stop::{Outcome, Stop};
@@ -52,7 +52,10 @@ pub(super) fn fault(
     }
     Ok(match verdict {
         Verdict::Fine => None,
-        Verdict::Invalid(problem) => Some(Ok(Fault { code: -9615, text: problem.to_string() })),
+        Verdict::Invalid(problem) => {
+            // It travels as an Error's description.
+            Some(Ok(Fault { code: -9615, text: problem.chars().take(MOST_DESCRIPTION).collect() }))
+        }
         Verdict::Unchecked(problem) => Some(Err(later(None, Rc::clone(problem)))),
     })
 }

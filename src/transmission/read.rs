@@ -20,7 +20,7 @@ const MOST_LIFETIME: f64 = 2_147_483_647_000.0;
 /// The largest whole number that JSON keeps.
 const MOST: u64 = (1 << 53) - 1;
 /// The longest description of an Error, in code points.
-const MOST_DESCRIPTION: usize = 3_000;
+pub(super) const MOST_DESCRIPTION: usize = 3_000;
 /// What the error queue writes into headers itself, and what it begins with.
 const RESERVED: [&str; 4] = ["FailedQ", "TimeOfFailure", "ProcessingEndpoint", "Retries"];
 const RESERVED_PREFIX: &str = "ExceptionInfo.";

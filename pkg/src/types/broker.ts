@@ -286,7 +286,7 @@ export interface BrokerEvents {
     reason: string;
     /** If it arrived from another broker: the fields of its envelope that could be read, without headers and body. */
     envelope?: unknown;
-    /** What is known of the message, or of the first of several: its conversation, by the sender's handle, and the service it was for; not its body. */
+    /** What is known of the message, or of the first of several: its conversation, by the sender's handle (the receiver's if it came from another broker), and the service it was for; not its body. */
     message?: Partial<Message>;
   };
   /** Another broker, or a server, has acknowledged a message. */

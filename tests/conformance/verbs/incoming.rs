@@ -155,9 +155,13 @@ async fn d30_a_service_that_is_not_here_is_refused(shop: &Shop) {
     assert!(deliver_one(shop, direction).await.starts_with("refused with -8457: not in the contract: "));
     let body = far.message(0, "Order", "soup").with_body(GivenBody::Invalid("too salty".into()));
     assert_eq!(deliver_one(shop, body).await, "refused with -9615: invalid body: too salty");
+    // What goes back can be taken there.
+    let wordy = GivenBody::Invalid("x".repeat(10_000).into());
+    let wordy = deliver_one(shop, far.message(0, "Order", "soup").with_body(wordy)).await;
+    assert_eq!(wordy.chars().filter(|letter| *letter == 'x').count(), 3_000);
     assert_eq!(shop.records_in(StoreName::Conversations).await, 0, "no endpoint was made");
-    assert_eq!(shop.dropped().len(), 6);
-    assert_eq!(shop.broker.stats().await.expect("it can be looked at").counts.dropped, 6);
+    assert_eq!(shop.dropped().len(), 7);
+    assert_eq!(shop.broker.stats().await.expect("it can be looked at").counts.dropped, 7);
     // What is right is taken.
     assert_eq!(deliver_one(shop, far.message(0, "Order", "soup")).await, "stored, 0");
 }

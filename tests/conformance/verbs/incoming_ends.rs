@@ -5,7 +5,7 @@ use std::rc::Rc;
 use pocket_broker::definitions::ServiceChange;
 use pocket_broker::error::ErrorCode;
 use pocket_broker::store::StoreName;
-use pocket_broker::{EndResult, SendResult};
+use pocket_broker::{EndResult, GivenBody, SendResult};
 
 use super::super::support::elsewhere::settle;
 use super::super::support::far::{Far, deliver, deliver_one};
@@ -22,6 +22,7 @@ mount! {
     b79_a_finished_target_is_remembered,
     b79_cleanup_does_not_let_it_begin_anew,
     b108_the_far_side_of_a_dropped_service_is_told,
+    d10_the_error_goes_before_the_end_or_after_it,
     d11_a_target_is_closed_when_its_end_is_acknowledged,
     d11_an_initiator_goes_when_its_end_is_acknowledged,
     d18_a_second_end_of_a_closed_one_is_refused,
@@ -111,6 +112,29 @@ async fn d11_a_target_is_closed_when_its_end_is_acknowledged(shop: &Shop) {
     assert_eq!(shop.state(&handle).await, "");
     let late = deliver_one(shop, far.acknowledges(1)).await;
     assert_eq!(late, "refused: no such conversation: nothing that was handed over waits to be acknowledged");
+}
+
+async fn d10_the_error_goes_before_the_end_or_after_it(shop: &Shop) {
+    let wire = accepting(shop);
+    for (number, ends_first) in [(1, true), (2, false)] {
+        let (far, handle) = begun(shop, number).await;
+        let invalid = far.message(1, "Note", "x").with_body(GivenBody::Invalid("too salty".into()));
+        assert_eq!(deliver_one(shop, invalid).await, "stored, 1");
+        settle().await;
+        assert_eq!(wire.calls().concat(), ["Error 0 -9615"], "in state ER, too");
+        if ends_first {
+            shop.end(&handle).await;
+            assert_eq!(shop.state(&handle).await, "DO");
+        }
+        assert_eq!(deliver_one(shop, far.acknowledges(0)).await, "stored, nothing");
+        assert_eq!(shop.outside().await, [""; 0]);
+        if !ends_first {
+            assert_eq!(shop.state(&handle).await, "ER");
+            shop.end(&handle).await;
+        }
+        assert_eq!(shop.state(&handle).await, "CD");
+        assert_eq!(deliver_one(shop, far.message(0, "Order", "soup")).await, "repeated, 0");
+    }
 }
 
 async fn d11_an_initiator_goes_when_its_end_is_acknowledged(shop: &Shop) {
