@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use pocket_broker::error::ErrorCode;
 
-use crate::calls::{Answer, Call, Wanted};
+use crate::calls::{Answer, Call, Later, Wanted};
 use crate::conformance::random::model::{End, Row};
 use crate::history::{Outcome, Record};
 use crate::journal::Event;
@@ -167,9 +167,12 @@ impl<'a> Search<'a> {
 
     fn fits(&self, index: usize, record: usize) -> bool {
         let (record, event, number) = (&self.records[record], &self.events[index], self.first + index);
-        record.tab == event.tab
-            && (record.issued..record.over).contains(&number)
-            && event.told.as_ref().is_none_or(|told| told.contains(&record.task))
+        // That nothing waits any more is perhaps what a store of the application's own has said, in no commit: between any two of them.
+        let is_said_by_a_store = matches!(record.call, Call::Later(Later::Reschedule(..)))
+            && matches!(record.outcome, Some(Outcome::Answer(Answer::Was(false))));
+        let is_told = || record.tab == event.tab && event.told.as_ref().is_none_or(|told| told.contains(&record.task));
+        (record.issued..record.over).contains(&number)
+            && (is_said_by_a_store || is_told())
             && !matches!(record.outcome, Some(Outcome::Refused(_)))
     }
 
