@@ -339,7 +339,7 @@ impl Expected {
         }
         self.turns.extend(side.held_turn.map(|order| HeldTurn { queue, order, side: id }.key()));
         let outgoing = OutgoingTurn::of(conversation, id.role);
-        self.turns.extend(outgoing.iter().flat_map(|turn| [turn.key(), turn.twin_key()]));
+        self.turns.extend(outgoing.iter().flat_map(OutgoingTurn::keys));
         let sum = self.counters.entry(side.service).or_default();
         sum.ready += counters.ready;
         sum.kept += counters.kept;

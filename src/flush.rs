@@ -183,11 +183,14 @@ impl Work<'_> {
         let may_go = |turn: &OutgoingTurn| outgoing.0.as_ref().is_none_or(|before| turn.at < before.at);
         self.changes.notice.outgoing |= outgoing.1.as_ref().is_some_and(may_go);
         if outgoing.0 != outgoing.1 {
-            let keys = |turn: OutgoingTurn| [turn.key(), turn.twin_key()];
-            writes.extend(outgoing.0.into_iter().flat_map(keys).map(|key| Change::Delete(StoreName::Turns, key)));
-            let puts =
-                |turn: OutgoingTurn| keys(turn.clone()).map(|key| Change::Put(StoreName::Turns, key, turn.record()));
-            writes.extend(outgoing.1.into_iter().flat_map(puts));
+            writes.extend(
+                outgoing.0.iter().flat_map(OutgoingTurn::keys).map(|key| Change::Delete(StoreName::Turns, key)),
+            );
+            let puts = |turn: &OutgoingTurn| {
+                let record = turn.record();
+                turn.keys().map(move |key| Change::Put(StoreName::Turns, key, record.clone()))
+            };
+            writes.extend(outgoing.1.iter().flat_map(puts));
         }
         let (old, new) = (before.and_then(held), after.and_then(held));
         if old != new {

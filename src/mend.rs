@@ -151,7 +151,7 @@ fn mend_turn(work: &mut Work<'_>, key: &Key) -> Outcome<bool> {
         let to_receive = turn.filter(|turn| turn.key() == *key || turn.twin_key().as_ref() == Some(key));
         let held = side.held_turn.map(|order| HeldTurn { queue, order, side: id }).filter(|turn| turn.key() == *key);
         let outgoing = OutgoingTurn::of(conversation, id.role);
-        let outgoing = outgoing.filter(|turn| turn.key() == *key || turn.twin_key() == *key).map(|turn| turn.record());
+        let outgoing = outgoing.filter(|turn| turn.keys().any(|own| own == *key)).map(|turn| turn.record());
         record = to_receive.map(|turn| turn.record()).or(held.map(|turn| turn.record())).or(outgoing);
     }
     work.write(match record {

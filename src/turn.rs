@@ -177,6 +177,8 @@ pub(crate) struct OutgoingTurn {
     /// Since when something waits.
     pub(crate) time: Instant,
     pub(crate) side: SideId,
+    /// It may go by a route. What comes in here, or is for this very broker, has no turn among those of the service.
+    pub(crate) is_far: bool,
 }
 
 impl OutgoingTurn {
@@ -190,6 +192,7 @@ impl OutgoingTurn {
             priority: side.priority,
             time: outgoing.turn?,
             side: conversation.id_of(role),
+            is_far: conversation.local != Some(true) && conversation.to_broker.as_deref() != Some("current"),
         })
     }
 
@@ -258,6 +261,11 @@ impl OutgoingTurn {
         Key::list([0u32.into(), 4u32.into(), self.time.into(), number(self.side.number())])
     }
 
+    /// The keys of the records that there are.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> + use<> {
+        [self.is_far.then(|| self.key()), Some(self.twin_key())].into_iter().flatten()
+    }
+
     pub(crate) fn record(&self) -> Value {
         Value::list(vec![
             Value::from(1u32),
@@ -266,6 +274,7 @@ impl OutgoingTurn {
             Value::from(self.priority),
             Value::from(self.time),
             record::value(self.side.number()),
+            Value::from(self.is_far),
         ])
     }
 
@@ -277,6 +286,7 @@ impl OutgoingTurn {
             priority: fields.small()?,
             time: fields.float()?,
             side: SideId::from_number(fields.number()?),
+            is_far: fields.flag()?,
         })
     }
 }

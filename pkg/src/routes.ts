@@ -169,7 +169,7 @@ async function send(transport: Transport, core: Core, raws: readonly RawEnvelope
       envelopes.push(await envelope(raw));
     } catch (error) {
       // It can't travel, ever. What comes behind it goes with the next call.
-      unfit = { status: "refused", code: 0, description: `The body can't be sent to another broker: ${shown(error).message}`, ends: false };
+      unfit = { status: "refused", code: 0, description: `The body can't be sent to another broker: ${shown(error).message}`, ends: counts(transport) };
       break;
     }
   }
@@ -177,7 +177,7 @@ async function send(transport: Transport, core: Core, raws: readonly RawEnvelope
   if (!Array.isArray(results)) throw new TypeError(`The transport must resolve with an array of results, not ${describe(results)}`);
   const read: RawSendResult[] = [];
   // Array.from, because map leaves holes out.
-  for (const result of Array.from(results as unknown[]).slice(0, envelopes.length)) read.push(await readResult(core, result));
+  for (const result of Array.from(results as unknown[]).slice(0, envelopes.length)) read.push(await readResult(core, result, counts(transport)));
   if (unfit !== undefined && read.length === envelopes.length) {
     read.push(unfit);
     if (read.length < raws.length) read.push({ status: "retry", after: 0, reason: "It goes with the next call." });
@@ -185,12 +185,15 @@ async function send(transport: Transport, core: Core, raws: readonly RawEnvelope
   return read;
 }
 
+/** Whether brokers are at its other end, which expect each number: a message that is left out would be waited for. */
+const counts = (transport: Transport): boolean => typeof transport.listen === "function";
+
 async function envelope({ body, packing, headers, ...raw }: RawEnvelope): Promise<MessageEnvelope> {
   return { v: 1, kind: "message", ...raw, headers: { ...headers }, ...await encodeBody(unpack(body, packing)) };
 }
 
 /** A result as it was given; one that makes no sense is no answer. */
-async function readResult(core: Core, given: unknown): Promise<RawSendResult> {
+async function readResult(core: Core, given: unknown, ends: boolean): Promise<RawSendResult> {
   try {
     if (typeof given !== "object" || given === null) throw new TypeError(`must be an object with a \`status\`, not ${describe(given)}`);
     const result = given as SendResult;
@@ -206,7 +209,7 @@ async function readResult(core: Core, given: unknown): Promise<RawSendResult> {
       case "refused": {
         const { code, description, then, httpStatus, httpBody } = result;
         return {
-          status: "refused", code: Number.isFinite(code) ? code : 0, description: String(description ?? "It gave no reason."), ends: then === "end",
+          status: "refused", code: Number.isFinite(code) ? code : 0, description: String(description ?? "It gave no reason."), ends: then === undefined ? ends : then === "end",
           ...(httpStatus === undefined ? {} : { httpStatus: String(httpStatus) }), ...(httpBody === undefined ? {} : { httpBody: String(httpBody) }),
         };
       }

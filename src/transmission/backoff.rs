@@ -12,8 +12,9 @@ const JITTER: f64 = 0.2;
 
 /// The wait after so many failures in a row. `asked`: what the transport has asked for, which wins.
 pub(crate) fn wait(ids: &dyn Ids, attempts: u64, asked: Option<f64>) -> f64 {
-    if let Some(asked) = asked.filter(|asked| asked.is_finite()) {
-        return asked.clamp(0.0, LONGEST_ASKED);
+    if let Some(asked) = asked.filter(|asked| !asked.is_nan()) {
+        // Who asks for no wait and fails again waits all the same.
+        return asked.clamp(if attempts > 1 { FIRST } else { 0.0 }, LONGEST_ASKED);
     }
     let doublings = i32::try_from(attempts.saturating_sub(1)).unwrap_or(i32::MAX).min(16);
     let length = (FIRST * 2.0_f64.powi(doublings)).min(LONGEST);
@@ -45,7 +46,9 @@ mod tests {
 
     #[test]
     fn what_the_transport_asks_for_wins_up_to_an_hour() {
-        assert_eq!(wait(&Fixed(0), 5, Some(30.0)), 30.0);
+        assert_eq!(wait(&Fixed(0), 1, Some(30.0)), 30.0);
+        assert_eq!(wait(&Fixed(0), 2, Some(30.0)), 1_000.0, "or it would be asked again and again");
+        assert_eq!(wait(&Fixed(0), 1, Some(f64::INFINITY)), 3_600_000.0);
         assert_eq!(wait(&Fixed(0), 5, Some(7_200_000.0)), 3_600_000.0);
         assert_eq!(wait(&Fixed(0), 1, Some(-5.0)), 0.0);
         assert_eq!(wait(&Fixed(0), 1, Some(f64::NAN)), 800.0);

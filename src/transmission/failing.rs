@@ -2,7 +2,7 @@
 
 use super::fault::Fault;
 use crate::arrival;
-use crate::conversation::{Conversation, Outgoing};
+use crate::conversation::{Conversation, Outgoing, State};
 use crate::ids::Role;
 use crate::stop::Outcome;
 use crate::verbs::append_last_word;
@@ -18,4 +18,35 @@ pub(super) fn fail(work: &mut Work<'_>, conversation: &mut Conversation, role: R
     }
     let row = arrival::error_row(work, f64::from(fault.code), &fault.text);
     append_last_word(work, conversation, role, Some(row), true, "the conversation has failed before it had arrived")
+}
+
+/// The far side refuses a message for good, and with it the conversation: an Error here, and one for the far side, which may have had what came before.
+pub(super) fn end(
+    work: &mut Work<'_>,
+    conversation: &mut Conversation,
+    role: Role,
+    code: f64,
+    text: &str,
+) -> Outcome<()> {
+    let state = conversation.side(role).map(|side| side.state);
+    let row = arrival::error_row(work, code, text);
+    match state {
+        Some(State::Conversing) => {
+            arrival::arrive_error(work, conversation, role, row.clone(), 0)?;
+            if let Some(side) = conversation.side_mut(role) {
+                side.outgoing.get_or_insert_with(Outgoing::default).is_last_word = true;
+            }
+        }
+        // Nobody is here any more to be told.
+        Some(State::DisconnectedOutbound) => {}
+        _ => return Ok(()),
+    }
+    append_last_word(
+        work,
+        conversation,
+        role,
+        Some(row),
+        true,
+        "the far side has refused the conversation before it had arrived",
+    )
 }

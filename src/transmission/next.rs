@@ -9,7 +9,7 @@ use crate::store::{Bound, StoreName, Tx};
 use crate::turn::OutgoingTurn;
 
 /// So many services are looked at.
-const SERVICES: usize = 64;
+const SERVICES: usize = 1_024;
 
 /// When something for these services may be handed over; 0: at once. `None`: nothing waits.
 pub(super) async fn first(tx: &Tx, services: &Services) -> Result<Option<Instant>> {

@@ -10,7 +10,7 @@ use num_traits::ToPrimitive;
 use super::MessageEnvelope;
 use crate::clock::Instant;
 use crate::conversation::Conversation;
-use crate::error::Error;
+use crate::error::{Error, ErrorCode};
 use crate::ids::{Role, SideId};
 use crate::message::{Class, count};
 use crate::reading::{missing, read_runs};
@@ -93,7 +93,9 @@ impl Pick {
         for turn in turns {
             match self.hand_over(work, turn.side) {
                 Err(Stop::Missing) => is_missing = true,
-                Err(Stop::Failed(error)) if error.is_corrupt() => picked.problem = Some((turn.side, error)),
+                Err(Stop::Failed(error)) if error.is_corrupt() || error.code() == ErrorCode::VersionTooNew => {
+                    picked.problem = Some((turn.side, error));
+                }
                 handed => picked.handed.extend(handed?),
             }
         }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::acknowledge::{acknowledge, let_go};
-use super::{Refusal, Reply, SendResult, backoff};
+use super::{Refusal, Reply, SendResult, backoff, failing};
 use crate::arrival;
 use crate::body::{Part, Value};
 use crate::conversation::{Conversation, State};
@@ -19,6 +19,11 @@ use crate::verbs::shared_columns;
 use crate::waits;
 use crate::work::Work;
 
+/// When what was accepted is offered again, unless the transport says otherwise: in milliseconds, and between these.
+const OFFER_AGAIN: f64 = 60_000.0;
+const SOONEST: f64 = 10.0;
+const LATEST: f64 = 2_592_000_000.0;
+
 /// The results of one call of a transport.
 #[derive(Debug)]
 pub(crate) struct Settle {
@@ -27,6 +32,8 @@ pub(crate) struct Settle {
     pub(crate) first: u64,
     /// In the order of the envelopes.
     pub(crate) results: Vec<SendResult>,
+    /// What the transport has answered could not be stored.
+    pub(crate) is_failure: bool,
 }
 
 impl Settle {
@@ -100,7 +107,8 @@ fn pin(work: &mut Work<'_>, conversation: &mut Conversation, from: Option<&Rc<st
     if *from == *work.core.instance_id {
         return Err("The transport says that this very broker has answered: its messages come back to it.".into());
     }
-    match &conversation.far_broker {
+    let asked = conversation.to_broker.as_ref().filter(|broker| ***broker != *"current");
+    match conversation.far_broker.as_ref().or(asked) {
         Some(known) if *known != from => {
             Err(format!("The broker {from} has answered, and the conversation is with {known}.").into())
         }
@@ -114,7 +122,7 @@ fn pin(work: &mut Work<'_>, conversation: &mut Conversation, from: Option<&Rc<st
 /// It is in the hands of the transport: it is offered again, if nothing acknowledges it by then.
 fn accept(work: &Work<'_>, conversation: &mut Conversation, role: Role, number: u64, again: f64) {
     let Some(outgoing) = conversation.side_mut(role).as_mut().and_then(|side| side.outgoing.as_mut()) else { return };
-    let at = work.now + if again.is_finite() { again.max(0.0) } else { 60_000.0 };
+    let at = work.now + if again.is_nan() { OFFER_AGAIN } else { again.clamp(SOONEST, LATEST) };
     outgoing.accepted = outgoing.accepted.max(number + 1);
     outgoing.offer_again_at = Some(outgoing.offer_again_at.map_or(at, |other| other.min(at)));
     (outgoing.attempts, outgoing.retry_at, outgoing.reason) = (0, None, "".into());
@@ -178,11 +186,8 @@ fn refuse(
     }
     if refusal.ends {
         drop_row(work, conversation, role, &row, format!("the far side refused it: {}", refusal.description).into());
-        let_go(work, conversation, role, number + 1)?;
-        if conversation.side(role).is_some_and(|side| side.state == State::Conversing) {
-            let error = arrival::error_row(work, refusal.code, &refusal.description);
-            arrival::arrive_error(work, conversation, role, error, 0)?;
-        }
+        // The last word takes the place of all that waits, this message included.
+        failing::end(work, conversation, role, refusal.code, &refusal.description)?;
         return Ok(false);
     }
     let failed = FailedAt {
@@ -238,7 +243,10 @@ fn take_reply(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, 
         headers: None,
         body: reply.body.clone(),
     };
+    let is_error = *reply.message_type == *system::ERROR;
+    let says_why = |body: &Value| body.field("code").number().is_some() && body.field("description").text().is_some();
     let refused: Option<Rc<str>> = match state {
+        _ if is_error && !says_why(&reply.body.value.value()) => Some("an Error has a code and a description".into()),
         _ if is_numbered => Some("the far side numbers what it sends itself".into()),
         Some(State::Conversing | State::DisconnectedInbound | State::Error) => match &reply.problem {
             Some(problem) => Some(Rc::clone(problem)),

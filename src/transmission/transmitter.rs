@@ -46,7 +46,12 @@ pub(super) async fn run(core: Weak<Core>, route: Rc<Route>) {
                 continue;
             }
             Ok(Some(at)) if at <= now => match this.drain(&route, false).await {
-                Ok(()) => {
+                // What can't be read is passed over, and looked at again later.
+                Ok(0) if route.role.leads() => {
+                    route.unreadable.take();
+                    LONGEST
+                }
+                Ok(_) => {
                     failures = 0;
                     if !route.role.leads() {
                         route.role.let_go();
@@ -112,30 +117,40 @@ impl Core {
 
     /// Hands over what may go, some conversations side by side, until nothing may.
     ///
-    /// `anyway`: although another context transmits, which has not come to an end of it.
-    pub(crate) async fn drain(self: &Rc<Self>, route: &Rc<Route>, anyway: bool) -> Result<()> {
+    /// `anyway`: although another context transmits, which has not come to an end of it. Gives how many calls there were.
+    pub(crate) async fn drain(self: &Rc<Self>, route: &Rc<Route>, anyway: bool) -> Result<u64> {
+        let mut called = 0;
         let mut calls: FuturesUnordered<LocalBoxFuture<'static, Called>> = FuturesUnordered::new();
         let (mut under_way, mut settled): (Vec<SideId>, Vec<Settle>) = (Vec::new(), Vec::new());
         loop {
-            let may_go_on = self.is_open() && !route.is_removed.get() && (anyway || route.role.leads());
+            let may_go_on = self.may_go_on(route, anyway);
             route.is_wanted.set(false);
             let most = if route.transport.is_slow() { 1 } else { SIDES };
             let free = most.saturating_sub(under_way.len());
             let pick = (may_go_on && free > 0).then(|| self.pick(route, &under_way, free));
-            for handed in self.round(route, std::mem::take(&mut settled), pick).await? {
+            let picked = self.round(route, &mut settled, pick).await?;
+            // While that was committed the route may have been removed, or the broker closed: then nobody would end a call any more.
+            for handed in picked.into_iter().filter(|_| self.may_go_on(route, anyway)) {
                 under_way.push(handed.side);
                 calls.push(self.call(route, handed));
+                called += 1;
             }
             loop {
                 if calls.is_empty() {
-                    return Ok(());
+                    if settled.is_empty() {
+                        return Ok(called);
+                    }
+                    break;
+                }
+                if route.is_wanted.get() && may_go_on && under_way.len() < most {
+                    break;
                 }
                 match select(calls.next(), route.rung()).await {
                     Either::Left((Some((side, outcome)), _)) => {
                         under_way.retain(|other| *other != side);
                         settled.extend(outcome);
                     }
-                    Either::Left((None, _)) => return Ok(()),
+                    Either::Left((None, _)) => break,
                     // Somebody else may have something to send.
                     Either::Right(_) if under_way.len() < most => break,
                     Either::Right(_) => continue,
@@ -148,9 +163,14 @@ impl Core {
                 break;
             }
             if calls.is_empty() && settled.is_empty() && !may_go_on {
-                return Ok(());
+                return Ok(called);
             }
         }
+    }
+
+    /// Whether something more may be handed over. A holder of the role that is to hand it on begins nothing new.
+    fn may_go_on(&self, route: &Route, anyway: bool) -> bool {
+        self.is_open() && !route.is_removed.get() && (anyway || route.role.leads())
     }
 
     fn pick(&self, route: &Route, under_way: &[SideId], sides: usize) -> Pick {
@@ -164,16 +184,34 @@ impl Core {
         }
     }
 
-    /// What has been answered is stored, and the next is picked: one storage transaction.
-    async fn round(self: &Rc<Self>, route: &Route, settled: Vec<Settle>, pick: Option<Pick>) -> Result<Vec<Handed>> {
-        let settling: Vec<_> = settled.into_iter().map(|settle| self.transmission_step(Step::Settle(settle))).collect();
+    /// What has been answered is stored, and the next is picked: one storage transaction. An answer that can't be stored is no answer, and is told next time.
+    async fn round(
+        self: &Rc<Self>,
+        route: &Route,
+        settled: &mut Vec<Settle>,
+        pick: Option<Pick>,
+    ) -> Result<Vec<Handed>> {
+        let settling: Vec<_> = std::mem::take(settled)
+            .into_iter()
+            .map(|settle| {
+                let (side, first, is_failure) = (settle.side, settle.first, settle.is_failure);
+                self.transmission_step(Step::Settle(settle))
+                    .map(move |came| (side, first, is_failure, came))
+                    .boxed_local()
+            })
+            .collect();
         let picking = pick.map(|pick| self.transmission_step(Step::Pick(pick)));
         let mut failed = None;
-        for came in join_all(settling).await {
+        for (side, first, is_failure, came) in join_all(settling).await {
             match came {
                 Ok(Came::Sent(sent)) => route.sent.set(route.sent.get() + sent),
                 Ok(_) => {}
-                Err(error) => failed = Some(error),
+                Err(error) if is_failure || error.is_storage() => failed = Some(error),
+                Err(error) => {
+                    let reason = format!("What came of it could not be stored: {error}").into();
+                    let results = vec![SendResult::Retry { after: None, reason }];
+                    settled.push(Settle { side, first, results, is_failure: true });
+                }
             }
         }
         let picked = match picking {
@@ -196,7 +234,9 @@ impl Core {
             self.warn("transmission", (&error).into());
             route.unreadable.borrow_mut().push(side);
         }
-        Ok(picked.handed)
+        // What came of it is not known in the database: nothing more of it goes before it is.
+        let is_settled = |handed: &Handed| settled.iter().all(|settle| settle.side != handed.side);
+        Ok(picked.handed.into_iter().filter(is_settled).collect())
     }
 
     /// A step, with the verbs that wait. What can't be read is mended first.
@@ -239,7 +279,7 @@ impl Core {
             if results.len() < count {
                 results.push(retry("The transport gave fewer results than there were messages.".into()));
             }
-            (side, Some(Settle { side, first, results }))
+            (side, Some(Settle { side, first, results, is_failure: false }))
         }
         .boxed_local()
     }

@@ -165,7 +165,11 @@ impl Begun {
             lifetime,
             initiator_service: options.from.as_str().into(),
             target_service: options.to.as_str().into(),
-            to_broker: options.to_broker.as_deref().map(|broker| broker.to_ascii_lowercase().into()),
+            to_broker: options.to_broker.as_deref().map(|broker| match broker.to_ascii_lowercase() {
+                // However it is said: this one.
+                own if *own == *work.core.instance_id => "current".into(),
+                other => other.into(),
+            }),
             far_broker: None,
             local: None,
             initiator: Some(Side::new(from.number, State::StartedOutbound, priority, group.clone())),

@@ -197,6 +197,17 @@ fn expire(work: &mut Work<'_>, due: &Due) -> Outcome<u64> {
     let mut moved = 0;
     for role in [Role::Initiator, Role::Target] {
         let state = conversation.side(role).map(|side| side.state);
+        if state == Some(State::DisconnectedOutbound) && conversation.local == Some(false) {
+            // Nobody takes it from then on.
+            deliver::drop_outgoing(
+                work,
+                &mut conversation,
+                role,
+                "the lifetime of the conversation was over before it had arrived",
+            )?;
+            arrival::finish_outbound(work, &mut conversation, role)?;
+            continue;
+        }
         // One that has ended hears nothing any more; one that has failed knows.
         if state.is_none_or(|state| matches!(state, State::DisconnectedOutbound | State::Error | State::Closed)) {
             continue;

@@ -82,7 +82,10 @@ export type SendResult =
     code: number;
     /** For people. */
     description: string;
-    /** Default "error-queue": the message moves there, and the conversation goes on. "end": an Error message with this code on the conversation. */
+    /**
+     * "error-queue": the message moves there, and the conversation goes on. "end": an Error message with this code on the conversation, at both ends.
+     * Default: "end" for a transport that listens, since a broker at its other end would wait for the number that is missing; "error-queue" for others.
+     */
     then?: "error-queue" | "end";
     /** Becomes the header `HttpStatus` of the message in the error queue. */
     httpStatus?: number;

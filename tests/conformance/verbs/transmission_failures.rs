@@ -1,10 +1,12 @@
 //! Messages for far services that can't go out: they wait, and say why.
 
 use pocket_broker::clock::Clock;
+use pocket_broker::error::{Error, ErrorCode};
+use pocket_broker::store::{Fault, Operation};
 use pocket_broker::{FailedFilter, SendResult, Transmitted};
 
 use super::super::support::elsewhere::settle;
-use super::super::support::shop::Shop;
+use super::super::support::shop::{Shop, dialog_of};
 use super::super::support::transport::{Told, acknowledged, refused as refuses, retry};
 use super::transmission::{MINUTE, far, pass, status, wire};
 
@@ -20,6 +22,9 @@ mount! {
     what_is_refused_may_end_the_conversation,
     what_is_refused_comes_back_by_a_new_number,
     failures_are_told_once,
+    what_is_for_this_broker_goes_by_no_route,
+    a_lifetime_gives_up_what_waits_after_an_end,
+    an_answer_that_can_not_be_stored_is_no_answer,
     l15_a_retry_is_among_what_is_due,
     l19_a_retry_lasts_no_longer_when_the_clock_is_set_back,
 }
@@ -172,7 +177,7 @@ async fn what_is_refused_may_end_the_conversation(shop: &Shop) {
     settle().await;
     assert_eq!((shop.state(&handle).await, shop.rows("error").await.len()), ("ER", 0));
     assert_eq!(shop.rows_of("counter", &handle).await, ["1 Error 0 422"]);
-    assert_eq!(wire.calls(), [["Order 0 0"]], "what is left is held");
+    assert_eq!(wire.calls(), [["Order 0 0"], ["Error 2 422"]], "what is left never goes, and the far side is told");
     shop.end(&handle).await;
     settle().await;
     assert!(wire.calls().is_empty());
@@ -243,4 +248,50 @@ async fn l19_a_retry_lasts_no_longer_when_the_clock_is_set_back(shop: &Shop) {
     shop.broker.poll().await.expect("it can be done");
     settle().await;
     assert_eq!(wire.calls(), [["Order 0 m1"]]);
+}
+
+async fn what_is_for_this_broker_goes_by_no_route(shop: &Shop) {
+    let wire = wire(shop, "*");
+    for to in ["current".to_owned(), shop.broker.instance_id().to_uppercase()] {
+        let mut options = dialog_of("Counter", "Elsewhere");
+        options.to_broker = Some(to);
+        let begun = shop.broker.begin_dialog(options).await.expect("nobody is contacted");
+        shop.send(&begun.handle, "Order", "m1").await;
+    }
+    settle().await;
+    assert!(wire.calls().is_empty());
+    assert_eq!(shop.outside().await.len(), 2);
+}
+
+async fn a_lifetime_gives_up_what_waits_after_an_end(shop: &Shop) {
+    let mut options = dialog_of("Counter", "Elsewhere");
+    options.lifetime = Some(5_000.0);
+    let begun = shop.broker.begin_dialog(options).await.expect("nobody is contacted");
+    shop.send(&begun.handle, "Order", "m1").await;
+    shop.end(&begun.handle).await;
+    assert_eq!((shop.state(&begun.handle).await, shop.outside().await.len()), ("DO", 2));
+    shop.notices();
+    shop.pass(5_000.0).await;
+    assert_eq!((shop.state(&begun.handle).await, shop.outside().await.len()), ("", 0));
+    let dropped = shop.dropped();
+    assert!(dropped.len() == 1 && dropped[0].contains("lifetime"), "{dropped:?}");
+}
+
+/// It is asked for again, and what other conversations have to say goes on.
+async fn an_answer_that_can_not_be_stored_is_no_answer(shop: &Shop) {
+    let wire = wire(shop, "Elsewhere");
+    let handle = far(shop, "Elsewhere").await;
+    wire.next(Told::Waits);
+    shop.send(&handle, "Order", "m1").await;
+    settle().await;
+    // Together with what is picked next, and then alone.
+    for nth in 1..=2 {
+        let full = Error::new(ErrorCode::QuotaExceeded, "The disk is full.");
+        shop.faults.plan(Operation::Commit, nth, Fault::Abort(full));
+    }
+    wire.answer();
+    settle().await;
+    assert!(status(shop).await[0].contains("could not be stored"), "{:?}", status(shop).await);
+    pass(shop, 2_000.0).await;
+    assert_eq!((wire.calls().len(), shop.outside().await.len()), (2, 0));
 }
