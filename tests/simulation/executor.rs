@@ -56,6 +56,11 @@ impl Executor {
         self.current.get()
     }
 
+    /// Whose a task is.
+    pub(crate) fn tab_of(&self, task: TaskId) -> Option<TabId> {
+        self.tasks.borrow().get(&task).map(|task| task.tab)
+    }
+
     /// The tasks that may be polled.
     pub(crate) fn ready(&self, may_run: impl Fn(TabId) -> bool) -> Vec<TaskId> {
         self.note_woken();

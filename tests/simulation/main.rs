@@ -17,6 +17,7 @@ mod elsewhere;
 mod executor;
 mod explain;
 mod failing;
+mod far;
 mod history;
 mod journal;
 mod lanes;
