@@ -31,6 +31,10 @@ impl Deliver {
     ) -> Outcome<Delivery> {
         let is_first = message.from_initiator && message.sequence == 0;
         if !is_first {
+            if message.from_initiator && *message.message_type == *system::ERROR {
+                // Its first message may still be on its way, and would begin what nobody ends.
+                closed::remember(work, &message.conversation_id)?;
+            }
             return Ok(self.discard(work, message, None, "no such conversation is here any more"));
         }
         if closed::is_remembered(work, &message.conversation_id)? {

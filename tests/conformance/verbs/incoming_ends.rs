@@ -18,6 +18,7 @@ mount! {
     a_service_that_goes_to_another_queue_takes_along_what_waits,
     an_end_takes_along_what_waits_for_others,
     an_end_that_overtakes_waits,
+    an_error_that_overtakes_the_first_message_ends_it,
     b78_an_error_for_who_has_ended_ends_it,
     b79_a_finished_target_is_remembered,
     b79_cleanup_does_not_let_it_begin_anew,
@@ -341,4 +342,18 @@ async fn a_finished_conversation_is_in_no_group(shop: &Shop) {
     let shown: Vec<_> = groups.rows.iter().map(|group| (&group.conversation_group_id, group.conversations)).collect();
     assert_eq!(shown, [(&group, 1)]);
     assert_ne!(shop.info(&handle).await.expect("it is shown").conversation_group_id, group);
+}
+
+/// The initiator goes as soon as its Error is acknowledged: nobody would tell an endpoint that is begun after that.
+async fn an_error_that_overtakes_the_first_message_ends_it(shop: &Shop) {
+    let far = Far::begins(shop, 1);
+    assert_eq!(deliver_one(shop, far.error(2, 42)).await, "repeated, 2");
+    assert_eq!(deliver(shop, &[far.message(0, "Order", "soup"), far.error(2, 42)]).await, ["repeated, 0", "repeated, 2"]);
+    assert_eq!(shop.records_in(StoreName::Conversations).await, 0);
+    assert_eq!(shop.dropped().len(), 3);
+    // A target's says nothing of what an initiator begins.
+    let far = Far::begins(shop, 2);
+    assert_eq!(deliver_one(shop, far.error(2, 42).with("fromInitiator", false)).await, "repeated, 2");
+    assert_eq!(deliver_one(shop, far.message(0, "Order", "soup")).await, "stored, 0");
+    shop.clean_up(&far.handle(shop).await).await;
 }
