@@ -60,9 +60,9 @@ test-native: ## the rules and the conformance suite without a browser, and the d
 	@.ci/tools rust
 	cargo test --no-fail-fast
 
-simulate: ## the simulation of several tabs, for a night (SEEDS=20000, FROM=1; one seed: SEED=17, which tells every call)
+simulate: ## the simulation of several tabs, and that of several brokers, for a night (SEEDS=20000, FROM=1; one seed: SEED=17, which tells every call)
 	@.ci/tools rust
-	CARGO_PROFILE_TEST_OPT_LEVEL=1 SEEDS="$(or $(SEEDS),20000)" cargo test --test simulation seeds -- --nocapture
+	CARGO_PROFILE_TEST_OPT_LEVEL=1 SEEDS="$(or $(SEEDS),20000)" cargo test --test simulation -- seeds brokers_hear --nocapture
 
 # By hand, with nothing to set: `wasm-pack test --headless --chrome` or `--firefox` (`.ci/tools wasm-pack` installs it).
 test-browser: ## the conformance suite in BROWSER=chromium|firefox|webkit (CONTEXT=window and FILTER=text narrow it down)

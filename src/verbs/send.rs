@@ -230,7 +230,9 @@ pub(crate) fn send(
         conversation.local = Some(is_local(work, &conversation)?);
     }
     let is_local = !conversation.transmits(role);
-    if is_local && is_late(work, side.state) {
+    let has_said_its_last = side.outgoing.as_ref().is_some_and(|outgoing| outgoing.is_last_word);
+    // Nothing comes behind the Error of a side that has failed, which may have gone already.
+    if (is_local || has_said_its_last) && is_late(work, side.state) {
         // No other queue's record says whether the definitions are current.
         work.queue_of(side.service)?;
         drop_rows(

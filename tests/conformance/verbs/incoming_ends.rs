@@ -9,7 +9,7 @@ use pocket_broker::{EndResult, GivenBody, SendResult};
 
 use super::super::support::elsewhere::settle;
 use super::super::support::far::{Far, deliver, deliver_one};
-use super::super::support::shop::{Shop, archived, dialog_of, refused};
+use super::super::support::shop::{Shop, archived, begin, dialog_of, receive, refused, send};
 use super::super::support::transport::{Told, Wire};
 
 mount! {
@@ -29,6 +29,7 @@ mount! {
     d18_a_second_end_of_a_closed_one_is_refused,
     d20_after_an_error_an_end_closes,
     nothing_comes_behind_an_end,
+    what_is_sent_behind_a_last_word_is_dropped,
     when_both_have_ended_it_is_closed,
 }
 
@@ -348,7 +349,10 @@ async fn a_finished_conversation_is_in_no_group(shop: &Shop) {
 async fn an_error_that_overtakes_the_first_message_ends_it(shop: &Shop) {
     let far = Far::begins(shop, 1);
     assert_eq!(deliver_one(shop, far.error(2, 42)).await, "repeated, 2");
-    assert_eq!(deliver(shop, &[far.message(0, "Order", "soup"), far.error(2, 42)]).await, ["repeated, 0", "repeated, 2"]);
+    assert_eq!(
+        deliver(shop, &[far.message(0, "Order", "soup"), far.error(2, 42)]).await,
+        ["repeated, 0", "repeated, 2"]
+    );
     assert_eq!(shop.records_in(StoreName::Conversations).await, 0);
     assert_eq!(shop.dropped().len(), 3);
     // A target's says nothing of what an initiator begins.
@@ -356,4 +360,27 @@ async fn an_error_that_overtakes_the_first_message_ends_it(shop: &Shop) {
     assert_eq!(deliver_one(shop, far.error(2, 42).with("fromInitiator", false)).await, "repeated, 2");
     assert_eq!(deliver_one(shop, far.message(0, "Order", "soup")).await, "stored, 0");
     shop.clean_up(&far.handle(shop).await).await;
+}
+
+/// A transaction has sent, and the conversation fails before its commit.
+async fn what_is_sent_behind_a_last_word_is_dropped(shop: &Shop) {
+    let wire = accepting(shop);
+    let far = Far::begins(shop, 1);
+    deliver_one(shop, far.message(0, "Order", "soup")).await;
+    let handle = far.handle(shop).await;
+    let transaction = begin(shop);
+    assert_eq!(receive(&transaction, "kitchen").await, ["0 Order 0 soup"]);
+    send(shop, &transaction, &handle, "Confirm", "it cooks").await.expect("it is open");
+    let sour = far.message(1, "Note", "x").with_body(GivenBody::Invalid("too sour".into()));
+    assert_eq!(deliver_one(shop, sour).await, "stored, 1");
+    shop.notices();
+    transaction.commit().await.expect("it is not its fault");
+    settle().await;
+    assert_eq!(wire.calls(), [["Error 0 -9615"]]);
+    assert_eq!(shop.dropped().len(), 1);
+    assert_eq!(shop.outside().await, ["Error 0 -9615"]);
+    assert_eq!(deliver_one(shop, far.acknowledges(0)).await, "stored, nothing");
+    shop.end(&handle).await;
+    settle().await;
+    assert_eq!((wire.calls().len(), shop.outside().await.len(), far.state(shop).await), (0, 0, "CD"));
 }

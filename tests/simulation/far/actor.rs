@@ -6,9 +6,7 @@ use pocket_broker::body::Body;
 use pocket_broker::definitions::{QueueOptions, Status};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::message::system;
-use pocket_broker::{
-    BeginDialog, Broker, Delay, EndError, EndOptions, Message, OutgoingMessage, ReceiveOptions, Rows,
-};
+use pocket_broker::{BeginDialog, Broker, Delay, EndError, EndOptions, Message, OutgoingMessage, ReceiveOptions, Rows};
 
 use super::arrive::queue_of;
 use super::ledger::{End, Fate, How, Reading};
@@ -315,12 +313,15 @@ impl Actor {
         count
     }
 
-    /// It may be gone by now, or have ended.
+    /// It may be gone by now, or have ended, or somebody may be at it still.
     pub(crate) async fn end_plainly(&self, handle: &str) {
         let ended = self.broker.end_conversation(handle, EndOptions::default()).await;
         self.world.tell(|| format!("place {} ends {handle}: {ended:?}", self.tab.place));
         if let Err(error) = &ended
-            && !matches!(error.code(), ErrorCode::ConversationNotFound | ErrorCode::InvalidState)
+            && !matches!(
+                error.code(),
+                ErrorCode::ConversationNotFound | ErrorCode::InvalidState | ErrorCode::GroupLocked
+            )
         {
             self.world.report(Kind::Hangs, format!("{handle} of place {} can't be ended: {error:?}", self.tab.place));
         }

@@ -5,9 +5,7 @@ use std::rc::Rc;
 use futures_util::FutureExt;
 use pocket_broker::body::{Body, Part, Value};
 use pocket_broker::ids::text;
-use pocket_broker::{
-    Acknowledgement, Broker, DeliverContext, Delivery, GivenBody, GivenEnvelope, MessageEnvelope,
-};
+use pocket_broker::{Acknowledgement, Broker, DeliverContext, Delivery, GivenBody, GivenEnvelope, MessageEnvelope};
 
 use super::net::{Answer, Item, Packet, key, sender};
 use super::world::{NOWHERE, QUEUES, SERVICES, SOUR, STRANGE, Tab, WORD, World};

@@ -64,7 +64,8 @@ impl Saboteur {
             let gullible = |record: Value, place: usize| {
                 let side = record.item(place);
                 let outgoing = if side.is_list() { side.item(OUTGOING) } else { Value::null() };
-                if !outgoing.is_list() {
+                // Who has handed nothing over has no name that he could be told by.
+                if !outgoing.is_list() || outgoing.item(HANDED).number().is_none_or(|handed| handed < 1.0) {
                     return record;
                 }
                 let outgoing = outgoing.with_item(HANDED, 1_000_000u32.into());

@@ -77,7 +77,18 @@ struct Talk {
 }
 
 /// What a reader has got, and not yet committed.
-pub(crate) struct Reading(Vec<(Rc<str>, usize, u64, Option<String>, bool)>);
+pub(crate) struct Reading(Vec<Taken>);
+
+/// One message of it.
+struct Taken {
+    conversation: Rc<str>,
+    /// The side that has sent it.
+    sender: usize,
+    number: u64,
+    /// `None`: it is an EndDialog or an Error.
+    body: Option<String>,
+    is_error: bool,
+}
 
 pub(crate) struct Ledger {
     talks: BTreeMap<Rc<str>, Talk>,
@@ -212,7 +223,8 @@ impl Ledger {
                 _ => Some(message.body.text().unwrap_or_default()),
             };
             let is_error = *message.message_type_name == *system::ERROR;
-            if self.dropped.contains(&(self.talks[&end.conversation].places[end.role], Rc::clone(&message.message_id))) {
+            if self.dropped.contains(&(self.talks[&end.conversation].places[end.role], Rc::clone(&message.message_id)))
+            {
                 return Err(Violation { kind: Kind::Revived, text: format!("it was said to be dropped: {message:?}") });
             }
             let half = self.half(&end.conversation, sender);
@@ -226,14 +238,14 @@ impl Ledger {
                     return Err(Violation { kind: Kind::Unexplained, text: format!("nobody has sent {message:?}") });
                 }
             }
-            reading.push((Rc::clone(&end.conversation), sender, number, body, is_error));
+            reading.push(Taken { conversation: Rc::clone(&end.conversation), sender, number, body, is_error });
         }
         Ok(Reading(reading))
     }
 
     /// The reader's commit is asked for: from now on it may have happened.
     pub(crate) fn issue_reading(&mut self, reading: &Reading) {
-        for (conversation, sender, number, _, is_error) in &reading.0 {
+        for Taken { conversation, sender, number, is_error, .. } in &reading.0 {
             if !is_error {
                 *self.half(conversation, *sender).perhaps.entry(*number).or_default() += 1;
             }
@@ -244,7 +256,7 @@ impl Ledger {
         if fate == Fate::Unknown {
             return Ok(());
         }
-        for (conversation, sender, number, body, is_error) in reading.0 {
+        for Taken { conversation, sender, number, body, is_error } in reading.0 {
             let is_body = body.is_some();
             let half = self.half(&conversation, sender);
             if !is_error && let Some(count) = half.perhaps.get_mut(&number) {
@@ -299,7 +311,11 @@ impl Ledger {
     /// How many conversations nobody and nothing has cut short.
     pub(crate) fn whole(&self) -> usize {
         let is_whole = |talk: &&Talk| {
-            !talk.is_cut && talk.sides.iter().all(|side| !side.is_early && !matches!(side.ended, Some(How::Error | How::Cleanup)))
+            !talk.is_cut
+                && talk
+                    .sides
+                    .iter()
+                    .all(|side| !side.is_early && !matches!(side.ended, Some(How::Error | How::Cleanup)))
         };
         self.talks.values().filter(is_whole).count()
     }
@@ -313,7 +329,10 @@ impl Half {
     /// The next one: no number is passed over that was not received, and nothing comes before what was sent before it.
     fn receive(&mut self, conversation: &str, number: u64, body: Option<String>) -> Checked {
         if number < self.next {
-            return wrong(Kind::OutOfOrder, format!("{number} of {conversation} comes behind {}: {self:#?}", self.next));
+            return wrong(
+                Kind::OutOfOrder,
+                format!("{number} of {conversation} comes behind {}: {self:#?}", self.next),
+            );
         }
         if let Some(missing) = (self.next..number).find(|missing| !self.perhaps.contains_key(missing)) {
             return wrong(Kind::OutOfOrder, format!("{number} of {conversation} comes before {missing}: {self:#?}"));

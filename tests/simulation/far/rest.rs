@@ -18,7 +18,7 @@ use crate::origin::{Kind, Violation};
 /// Everything has to be over after so many milliseconds without any trouble.
 const LIMIT: f64 = 14_400_000.0;
 /// Between two looks.
-const LOOK: f64 = 30_000.0;
+const LOOK: f64 = 200_000.0;
 /// Longer than a finished conversation is shown.
 const SHOWN: f64 = 1_801_000.0;
 /// Longer than it is remembered.
@@ -31,7 +31,9 @@ impl Run {
             self.world.tasks.spawn(tab.id, look(Rc::clone(&self.world), Rc::clone(&tab)).boxed_local());
         }
         self.rest("what is under way arrives", |seen| {
-            seen.received == 0 && seen.outside.is_empty() && seen.ends.iter().all(|(_, state)| !matches!(*state, "DO" | "DI" | "ER"))
+            seen.received == 0
+                && seen.outside.is_empty()
+                && seen.ends.iter().all(|(_, state)| !matches!(*state, "DO" | "DI" | "ER"))
         })?;
         self.world.ledger.borrow().check_all()?;
         self.world.ends_all.set(true);
@@ -111,7 +113,14 @@ impl Run {
             if !found.is_empty() {
                 return Err(unsound(found.join("\n")));
             }
-            for name in [StoreName::Conversations, StoreName::Messages, StoreName::Bodies, StoreName::Turns, StoreName::Seen, StoreName::Due] {
+            for name in [
+                StoreName::Conversations,
+                StoreName::Messages,
+                StoreName::Bodies,
+                StoreName::Turns,
+                StoreName::Seen,
+                StoreName::Due,
+            ] {
                 let left = block_on(records(&place.store, name));
                 if left > 0 {
                     return Err(unsound(format!("{left} records are left in {name:?}")));
@@ -162,8 +171,10 @@ async fn look(world: Rc<World>, tab: Rc<Tab>) {
         let ends: Vec<_> =
             ends.rows.iter().map(|end| (Rc::clone(&end.conversation_handle), end.state.letters())).collect();
         let is_open = |state: &str| !matches!(state, "DO" | "CD");
-        let to_end: Vec<_> =
-            ends.iter().filter(|(_, state)| *state == "DI" || *state == "ER" || (world.ends_all.get() && is_open(state))).collect();
+        let to_end: Vec<_> = ends
+            .iter()
+            .filter(|(_, state)| *state == "DI" || *state == "ER" || (world.ends_all.get() && is_open(state)))
+            .collect();
         for (handle, _) in &to_end {
             actor.end_plainly(handle).await;
         }

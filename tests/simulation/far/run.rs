@@ -6,9 +6,7 @@ use std::rc::Rc;
 
 use futures_util::FutureExt;
 use pocket_broker::clock::{Clock, Pulse};
-use pocket_broker::definitions::{
-    Definitions, PriorityRule, QueueOptions, SentBy, ServiceOptions, Validation,
-};
+use pocket_broker::definitions::{Definitions, PriorityRule, QueueOptions, SentBy, ServiceOptions, Validation};
 use pocket_broker::error::{Error, ErrorCode};
 use pocket_broker::store::{Fault, FaultStore, Faults, MemoryStore, Operation, Store};
 use pocket_broker::{Broker, DelayedSettings, Host, Sharing};
@@ -24,7 +22,7 @@ use crate::origin::{Kind, Violation};
 use crate::time::TabTimer;
 
 /// Rounds of the executor in which applications work, at most.
-const ROUNDS: usize = 4_000;
+const ROUNDS: usize = 20_000;
 /// Polls of a task while no time passes: more of them are a circle.
 const PATIENCE: u64 = 2_000;
 
@@ -117,7 +115,11 @@ fn definitions(chance: &mut Chance, number: usize, brokers: usize) -> Definition
         message_types: [WORD, SOUR].map(|name| (name.into(), Validation::None)).into(),
         contracts: [TALK, STRANGE].map(|name| (name.into(), words.clone())).into(),
         queues,
-        services: SERVICES.iter().zip(QUEUES).map(|(letter, queue)| (format!("{letter}{number}").into(), service(queue))).collect(),
+        services: SERVICES
+            .iter()
+            .zip(QUEUES)
+            .map(|(letter, queue)| (format!("{letter}{number}"), service(queue)))
+            .collect(),
         priorities: vec![("rule".into(), rule())],
     }
 }
@@ -274,7 +276,9 @@ impl Run {
         world.deliver_mail();
         world.deliver_packets();
         let mut ready = world.tasks.ready(|_| true);
-        if ready.is_empty() || (!world.is_calm.get() && world.one_in(30)) {
+        // Among many somebody always has something to do.
+        let hurries = world.one_in(if world.places.len() > 10 { 3 } else { 30 });
+        if ready.is_empty() || (hurries && !world.is_calm.get()) {
             self.pass_time(ready.is_empty())?;
             return world.check();
         }
@@ -288,7 +292,8 @@ impl Run {
             *self.restless.entry(task).or_default() += 1;
         }
         if let Some((task, polls)) = self.restless.iter().find(|(_, polls)| **polls > PATIENCE) {
-            let text = format!("task {task} of tab {:?} goes round in circles: {polls} polls", world.tasks.tab_of(*task));
+            let text =
+                format!("task {task} of tab {:?} goes round in circles: {polls} polls", world.tasks.tab_of(*task));
             return Err(Violation { kind: Kind::Hangs, text });
         }
         world.check()
