@@ -23,9 +23,9 @@ use crate::number;
 use crate::origin::{Kind, Violation};
 
 /// Without a wish.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 40;
 /// Every so many have 100 brokers.
-const CROWDED: u64 = 30;
+const CROWDED: u64 = 20;
 /// So many seeds see a broken broker, if it takes that many.
 const SABOTAGED: u64 = 60;
 

@@ -285,6 +285,15 @@ impl Ledger {
 
     // ── at the end ──
 
+    /// Whether the end of the other side has been received, or may have been: nothing more is to be read.
+    pub(crate) fn has_heard_all(&self, place: usize, handle: &str) -> bool {
+        let end = self.ends[place].iter().find(|end| *end.handle == *handle);
+        end.is_none_or(|end| {
+            let half = &self.talks[&end.conversation].sides[1 - end.role];
+            half.has_end || !half.perhaps.is_empty()
+        })
+    }
+
     /// Everything that was sent in a direction that nobody has cut short has come.
     pub(crate) fn check_all(&self) -> Checked {
         for (conversation, talk) in &self.talks {

@@ -171,10 +171,13 @@ async fn look(world: Rc<World>, tab: Rc<Tab>) {
         let ends: Vec<_> =
             ends.rows.iter().map(|end| (Rc::clone(&end.conversation_handle), end.state.letters())).collect();
         let is_open = |state: &str| !matches!(state, "DO" | "CD");
-        let to_end: Vec<_> = ends
-            .iter()
-            .filter(|(_, state)| *state == "DI" || *state == "ER" || (world.ends_all.get() && is_open(state)))
-            .collect();
+        // What came while it looked is read before it is ended.
+        let is_over = |handle: &str, state: &str| {
+            state == "ER" || (state == "DI" && world.ledger.borrow().has_heard_all(tab.place, handle))
+        };
+        let is_to_end =
+            |(handle, state): &&(Rc<str>, &str)| is_over(handle, state) || (world.ends_all.get() && is_open(state));
+        let to_end: Vec<_> = ends.iter().filter(is_to_end).collect();
         for (handle, _) in &to_end {
             actor.end_plainly(handle).await;
         }
