@@ -299,14 +299,6 @@ impl Broker {
         }
     }
 
-    /// Conversations that handlers have put off are in line again at once.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn resume(&self) -> Result<()> {
-        self.call(Call::Verb(Verb::Resume), None).await.map(drop)
-    }
-
     /// Does what is due by now, and gives how many messages came of it. The same happens by itself while a broker is open.
     ///
     /// # Errors

@@ -161,7 +161,14 @@ function groups(letters: readonly Letter[]): Letter[][] {
 function parsed(message: JsMsg): unknown {
   const text = message.string();
   try {
-    return JSON.parse(text);
+    const envelope: unknown = JSON.parse(text);
+    if (typeof envelope !== "object" || envelope === null) return envelope;
+    // The broker takes ids in capitals for the same ones, and so does who claims for it.
+    for (const name of ["conversationId", "fromBroker", "toBroker"] as const) {
+      const id = (envelope as Partial<Record<string, unknown>>)[name];
+      if (typeof id === "string") (envelope as Record<string, unknown>)[name] = id.toLowerCase();
+    }
+    return envelope;
   } catch {
     return text; // The broker refuses it, and says why.
   }

@@ -1,14 +1,16 @@
-//! Routes, and what is asked of transmission.
+//! Routes, what is asked of transmission, and what was put off.
 
 use std::rc::Rc;
 
 use futures_util::future::{Either, join_all, select};
 
 use super::Broker;
+use crate::call::Call;
 use crate::call::unexpected;
 use crate::definitions::check_name;
 use crate::error::{Error, ErrorCode, Result};
 use crate::transmission::{Route, Transport};
+use crate::verbs::Verb;
 use crate::views::{Extent, Seen, View};
 
 /// So long another context that transmits is waited for, in milliseconds; then this one does it itself.
@@ -80,6 +82,14 @@ impl Broker {
             Seen::Transmittable(is_transmittable) => Ok(is_transmittable),
             _ => Err(unexpected()),
         }
+    }
+
+    /// Conversations that handlers have put off are in line again at once.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn resume(&self) -> Result<()> {
+        self.call(Call::Verb(Verb::Resume), None).await.map(drop)
     }
 
     /// What has failed is tried again at once, in whatever context.

@@ -97,7 +97,7 @@ impl Deliver {
         let role = receiver(message);
         let Some(side) = conversation.side(role).cloned() else { return Ok(later(None, "the endpoint is gone")) };
         if let Err(refusal) = self
-            .check_partner(&conversation, role, &message.from_broker)
+            .check_partner(work, &conversation, role, &message.from_broker)
             .and_then(|()| check_names(&conversation, role, message))
         {
             return Ok(self.refuse(work, &refusal, None));
@@ -189,8 +189,15 @@ impl Deliver {
         })
     }
 
-    /// Nobody speaks in a conversation that is not his.
-    fn check_partner(&self, conversation: &Conversation, role: Role, from: &Rc<str>) -> Result<(), Refusal> {
+    /// Nobody speaks in a conversation that is not his. A route that is not given here under its old name any more says nothing: then it is the partner
+    /// that counts.
+    fn check_partner(
+        &self,
+        work: &Work<'_>,
+        conversation: &Conversation,
+        role: Role,
+        from: &Rc<str>,
+    ) -> Result<(), Refusal> {
         let asked = conversation.to_broker.as_ref().filter(|_| role == Role::Initiator);
         if conversation.far_broker.as_ref().or(asked).is_some_and(|partner| partner != from) {
             return Err(refusal("wrong sender", "the conversation is another broker's"));
@@ -198,6 +205,7 @@ impl Deliver {
         let via = conversation.side(role).and_then(|side| side.outgoing.as_ref()?.via.as_ref());
         if let (Some(via), Some(routes)) = (via, &self.context.via)
             && !routes.contains(via)
+            && work.core.transmission.has(via)
         {
             return Err(refusal("wrong transport", "the conversation goes through another transport"));
         }
@@ -220,7 +228,7 @@ impl Deliver {
             let problem = refusal("no such conversation", "nothing that was handed over waits to be acknowledged");
             return Ok(self.refuse(work, &problem, None));
         };
-        if let Err(refusal) = self.check_partner(&conversation, role, &given.from_broker) {
+        if let Err(refusal) = self.check_partner(work, &conversation, role, &given.from_broker) {
             return Ok(self.refuse(work, &refusal, None));
         }
         let is_pinned = conversation.far_broker.is_some();

@@ -74,7 +74,11 @@ impl Deliver {
         let unknown = || Fault { code: -8490, text: format!("There is no service \"{}\" here.", message.to_service) };
         let service = match work.look_up(|catalog| catalog.service(&message.to_service)) {
             // That of a queue is for `enqueue` alone.
-            Ok(service) if service.implicit => return Ok(Err(unknown())),
+            Ok(service) if service.implicit => {
+                // It may have been made one of its own meanwhile.
+                work.queue_of(service.number)?;
+                return Ok(Err(unknown()));
+            }
             Ok(service) => service,
             Err(Stop::Failed(error)) if error.code() == ErrorCode::ServiceNotFound => return Ok(Err(unknown())),
             Err(stop) => return Err(stop),

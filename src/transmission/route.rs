@@ -166,6 +166,11 @@ impl Transmission {
         self.routes.borrow().iter().map(|route| Rc::clone(&route.role)).collect()
     }
 
+    /// Whether there is a route of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.routes.borrow().iter().any(|route| *route.name == *name)
+    }
+
     /// Whether there is a route to a service.
     pub(crate) fn leads_to(&self, service: &str) -> bool {
         self.routes.borrow().iter().any(|route| *route.name == *service || *route.name == *ANY)

@@ -119,6 +119,8 @@ async fn nobody_speaks_for_another(shop: &Shop) {
     let second = far.message(1, "Note", "x");
     let stranger = second.clone().with("fromBroker", STRANGER);
     assert_eq!(deliver_one(shop, stranger).await, "refused: wrong sender: the conversation is another broker's");
+    let desk = super::super::support::transport::Wire::default();
+    let route = shop.broker.route("Desk", std::rc::Rc::new(desk), 50).expect("there is none yet");
     let elsewhere = one(second.clone(), from(super::super::support::far::FAR, Some(&["*"]))).await;
     assert_eq!(elsewhere, "refused: wrong transport: the conversation goes through another transport");
     for (field, value) in [("contract", "DEFAULT"), ("toService", "Counter"), ("fromService", "Door")] {
@@ -126,4 +128,8 @@ async fn nobody_speaks_for_another(shop: &Shop) {
         assert_eq!(other, "refused: malformed: the conversation has other services or another contract");
     }
     assert_eq!(one(second, from(super::super::support::far::FAR, Some(&["*", "Desk"]))).await, "stored, 1");
+    // A name that no route has any more: the partner is who he is, by whatever route he comes.
+    shop.broker.remove_route(route);
+    let third = far.message(2, "Note", "y");
+    assert_eq!(one(third, from(super::super::support::far::FAR, Some(&["*"]))).await, "stored, 2");
 }
