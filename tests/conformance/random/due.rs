@@ -152,6 +152,12 @@ impl World {
         }
         let mut moved = 0;
         for end in [(Rc::clone(id), true), (Rc::clone(id), false)] {
+            if let Some(side) = self.sides.get(&end).filter(|side| side.state == "DO" && self.far.contains(id)) {
+                // Nobody takes what it has left. Its last word is no loss.
+                self.dropped += side.outgoing.len().saturating_sub(1);
+                self.sides.remove(&end);
+                continue;
+            }
             let Some(side) = self.sides.get(&end).filter(|side| !["DO", "ER"].contains(&side.state)) else { continue };
             let number = side.next_expected;
             self.arrive(&end, vec![Row::new("Error", number, "-8489")]);
