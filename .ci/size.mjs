@@ -7,7 +7,7 @@ import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const BUDGET = 70 * 1024;
-const CEILING = 505 * 1024;
+const CEILING = 510 * 1024;
 
 const pkg = resolve(fileURLToPath(import.meta.url), "../../pkg");
 const wasm = join(pkg, "wasm");
