@@ -20,8 +20,8 @@ const DRIVERS = {
 };
 const TARGET = "wasm32-unknown-unknown";
 const START_LIMIT = 120_000; // From the runner's start to the first line from the page: seconds on an idle machine.
-const TEST_LIMIT = 900; // Seconds for one context's suite, which takes a quarter of it on two slow cores.
-const SIDE_BY_SIDE = 2; // Contexts at a time: a suite mostly waits for the browser's storage, so two take little longer than one.
+const TEST_LIMIT = 1_500; // Seconds for one context's suite, which takes a quarter of it on two slow cores.
+const SIDE_BY_SIDE = 4; // Contexts at a time: a suite mostly waits for the browser's storage, so four take little longer than two, which leave two cores idle for two thirds.
 /**
  * WebKitGTK 2.50's service worker runs without the optimizing compiler of WebAssembly (all of its other contexts, and the package's tests, run
  * with it). With it a suite there failed now and then, each time by another value that no Rust computes: a division by something that is at
