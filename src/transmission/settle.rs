@@ -61,13 +61,19 @@ impl Settle {
             let role = self.side.role;
             let goes_on = match result {
                 SendResult::Acknowledged { up_to, from_broker, reply } => {
-                    let end = up_to.unwrap_or(number).max(number).saturating_add(1).min(handed);
+                    let end = up_to.unwrap_or(number).saturating_add(1).min(handed);
+                    // What comes before it has arrived, and it is on its way.
+                    let is_behind = end <= number && !is_known;
                     match pin(work, &mut conversation, from_broker.as_ref()) {
                         Ok(()) => {
                             sent += acknowledge(work, &mut conversation, role, end)?;
                             // The message has left once, and takes its answer along once: another context may have been told the same.
-                            if let Some(reply) = reply.as_ref().filter(|_| is_new) {
+                            if let Some(reply) = reply.as_ref().filter(|_| is_new && !is_behind) {
                                 take_reply(work, &mut conversation, role, reply)?;
+                            }
+                            if is_behind {
+                                waits::begin(work)?;
+                                accept(work, &mut conversation, role, number, OFFER_AGAIN);
                             }
                             true
                         }

@@ -14,6 +14,7 @@ use super::transmission::{MINUTE, far, pass, status, wire};
 mount! {
     what_was_accepted_is_offered_again,
     what_is_new_goes_on_while_the_first_is_accepted,
+    an_acknowledgement_covers_what_it_says,
     an_answer_brings_a_message,
     an_answer_that_may_not_be_is_dropped,
     another_broker_may_not_answer,
@@ -59,6 +60,24 @@ async fn what_is_new_goes_on_while_the_first_is_accepted(shop: &Shop) {
     assert_eq!(shop.outside().await.len(), 3, "they are there until they are acknowledged");
     pass(shop, MINUTE).await;
     assert_eq!(wire.calls(), [["Order 1 1", "Order 2 2", "Order 3 3"]]);
+}
+
+async fn an_acknowledgement_covers_what_it_says(shop: &Shop) {
+    let up_to = |number| SendResult::Acknowledged { up_to: Some(number), from_broker: None, reply: None };
+    let wire = wire(shop, "Elsewhere");
+    let handle = far(shop, "Elsewhere").await;
+    shop.send(&handle, "Order", "0").await;
+    settle().await;
+    wire.next(Told::Each(up_to(2)));
+    shop.send_many(&handle, "Order", 1..5).await;
+    settle().await;
+    assert_eq!(shop.outside().await, ["Order 3 3", "Order 4 4"], "those behind have not arrived yet");
+    wire.calls();
+    pass(shop, MINUTE).await;
+    assert_eq!(
+        (wire.calls(), shop.outside().await.len()),
+        (vec![vec!["Order 3 3".to_owned(), "Order 4 4".to_owned()]], 0)
+    );
 }
 
 async fn an_answer_brings_a_message(shop: &Shop) {
