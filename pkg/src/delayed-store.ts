@@ -2,6 +2,7 @@
 import { takeBody } from "./bodies.js";
 import { describe } from "./check.js";
 import type { Core } from "./core.js";
+import { shown } from "./errors.js";
 import { delayedMessage } from "./messages.js";
 import type { RawBroker, RawDelayedStore, RawFetched, RawGivenDelayed } from "./raw.js";
 import type { DelayedMessage, DelayedMessageStore, TransactionMode } from "./types/delayed.js";
@@ -70,7 +71,7 @@ function functionsOf(store: DelayedMessageStore, broker: Broker, opening: Openin
       try {
         return await given(message as DelayedMessage);
       } catch (problem) {
-        return { ...await asItIs(message, broker), problem: text(problem) };
+        return { ...await asItIs(message, broker), problem: shown(problem).message };
       }
     }),
     // Whether it is there is asked at the call: a store that has none is not waited for.
@@ -110,7 +111,7 @@ async function asked<T>(signal: AbortSignal, call: () => Promise<T>): Promise<T>
     return await call();
   } catch (cause) {
     // What the wasm side reads; nobody else sees it.
-    throw { message: text(cause), unrecoverable: nameOf(cause) === "UnrecoverableError", cause };
+    throw { message: shown(cause).message, unrecoverable: nameOf(cause) === "UnrecoverableError", cause };
   }
 }
 
@@ -134,16 +135,6 @@ function nameOf(thrown: unknown): unknown {
     return (thrown as { name?: unknown } | null | undefined)?.name;
   } catch {
     return undefined;
-  }
-}
-
-/** What was thrown, for people; it may be anything, and even throw when it is looked at. */
-function text(thrown: unknown): string {
-  try {
-    if (thrown instanceof Error) return thrown.message === "" ? thrown.name : `${thrown.message}`;
-    return String(thrown);
-  } catch {
-    return "something that can't be shown";
   }
 }
 

@@ -3,7 +3,7 @@ import { takeBody, type Body } from "./bodies.js";
 import { describe, isWellFormed, options, plain, text } from "./check.js";
 import { openRaw, rethrowOf, type Core } from "./core.js";
 import { decodeBody, type EncodedBody } from "./encode.js";
-import { BrokerError, reading } from "./errors.js";
+import { BrokerError, reading, shown } from "./errors.js";
 import { SystemMessage } from "./messages.js";
 import type { RawDelivery, RawGivenEnvelope } from "./raw.js";
 import type { Acknowledgement, Delivery, MessageEnvelope } from "./types/transmission.js";
@@ -48,7 +48,7 @@ async function read(core: Core, envelope: unknown): Promise<RawGivenEnvelope> {
     if (typeof encoded.body === "string" && encoded.body.length > LONGEST_TEXT) return { fields, verdict: "large", size: encoded.body.length };
     return await readBody(core, fields, encoded);
   } catch (error) {
-    return { fields, verdict: "malformed", problem: shown(error) };
+    return { fields, verdict: "malformed", problem: problemOf(error) };
   }
 }
 
@@ -98,22 +98,19 @@ async function readBody(core: Core, fields: Record<string, unknown>, encoded: En
     } catch (error) {
       const { details } = error as BrokerError;
       const isRefused = error instanceof BrokerError && error.code === "ValidationFailed" && details["missing"] !== true && details["async"] !== true;
-      return { fields, verdict: isRefused ? "invalid" : "unchecked", problem: shown(error) };
+      return { fields, verdict: isRefused ? "invalid" : "unchecked", problem: problemOf(error) };
     }
   }
   await taken.ready;
   return { fields, verdict: "fine", body: taken.value, packing: taken.packing, size: taken.size };
 }
 
-/** What was thrown, for people. What a getter throws may be anything. */
-function shown(error: unknown): string {
-  try {
-    // The fields of the envelope are what decodeBody calls "encoded".
-    if (error instanceof BrokerError) return error.message.replaceAll("`encoded.", "`");
-    return error instanceof Error ? error.message : `reading it threw ${String(error)}`;
-  } catch {
-    return "reading it threw something that can't be shown";
-  }
+/** What is wrong with an envelope, by what reading it threw. */
+function problemOf(error: unknown): string {
+  // The fields of the envelope are what decodeBody calls "encoded".
+  if (error instanceof BrokerError) return error.message.replaceAll("`encoded.", "`");
+  const { name, message } = shown(error);
+  return name === undefined ? `reading it threw ${message}` : message;
 }
 
 function delivery(raw: RawDelivery): Delivery {

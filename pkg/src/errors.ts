@@ -66,6 +66,22 @@ export function notSupported(option: string, advice: string): BrokerError {
   return new BrokerError("NotSupported", `\`${option}\` is not supported in this release; ${advice}.`, { details: { option } });
 }
 
+/** What was thrown, for people. It may be anything, and even throw when it is looked at. No `name`: it is no Error. */
+export function shown(thrown: unknown): { message: string; name?: string; code?: string } {
+  try {
+    if (!(thrown instanceof Error)) return { message: String(thrown) };
+    const { name, message } = thrown;
+    return { name: `${name}`, message: message === "" ? `${name}` : `${message}`, ...(isBrokerError(thrown) && { code: thrown.code }) };
+  } catch {
+    return { message: "something that can't be shown" };
+  }
+}
+
+function withName(thrown: unknown): string {
+  const { name, message } = shown(thrown);
+  return name === undefined ? message : `${name}: ${message}`;
+}
+
 /** What a failed call of the wasm side rejects with, as a {@link BrokerError}. */
 export function fromRaw(error: unknown): BrokerError {
   if (error instanceof BrokerError) return error;
@@ -75,7 +91,7 @@ export function fromRaw(error: unknown): BrokerError {
       return new BrokerError(code, message, { details: details ?? {}, retryable: retryable === true, cause, ...(number != null && { number }) });
     }
   }
-  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  const text = withName(error);
   if (error instanceof Error && error.name === "RuntimeError") {
     return new BrokerError("Terminated", `The WebAssembly instance has stopped (${text}). What was committed is safe; open the broker again.`, { cause: error });
   }
@@ -103,6 +119,5 @@ export function reading<T>(read: () => T): T {
 
 function unreadable(error: unknown): BrokerError {
   if (error instanceof BrokerError) return error;
-  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  return new BrokerError("InvalidArgument", `The arguments can't be read: reading them threw ${text}.`, { cause: error });
+  return new BrokerError("InvalidArgument", `The arguments can't be read: reading them threw ${withName(error)}.`, { cause: error });
 }

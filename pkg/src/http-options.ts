@@ -1,6 +1,6 @@
 // The options of the HTTP entry, read once.
 import { describe, number, oneOf, options } from "./check.js";
-import { invalid } from "./errors.js";
+import { invalid, shown } from "./errors.js";
 import { BrokerError, isBrokerError } from "./index.js";
 import type { HttpOptions, HttpTransportOptions } from "./types/http.js";
 
@@ -86,7 +86,7 @@ function readHeaders(value: unknown, argument: string): NonNullable<HttpOptions[
     // A copy: what is changed afterwards is not heard of.
     return new Headers(value as HeadersInit);
   } catch (error) {
-    throw invalid(argument, `must be what Headers takes, or a function that gives it (${error instanceof Error ? error.message : String(error)})`);
+    throw invalid(argument, `must be what Headers takes, or a function that gives it (${shown(error).message})`);
   }
 }
 

@@ -4,7 +4,7 @@ import { unpack } from "./blobs.js";
 import { describe, options, text, whole } from "./check.js";
 import { openRaw, reasonOf, type Core } from "./core.js";
 import { encodeBody } from "./encode.js";
-import { invalid, isBrokerError, reading } from "./errors.js";
+import { invalid, reading, shown } from "./errors.js";
 import type { RawEnvelope, RawReply, RawSendResult, RawTransport } from "./raw.js";
 import type {} from "./types/disposable.js";
 import type { Delivery, MessageEnvelope, Route, SendResult, Transport } from "./types/transmission.js";
@@ -110,7 +110,7 @@ export class Routes {
         if (!controller.signal.aborted) await transport.listen?.(deliver, { services, instanceId: core.raw.instanceId, signal: controller.signal, offerAgain });
       } catch (error) {
         if (controller.signal.aborted || core.closed !== undefined) return;
-        const { name, message, code } = shown(error);
+        const { name = "Error", message, code } = shown(error);
         core.raw.warn("transmission", name, `A transport can't listen: ${message}`, code);
       }
     })();
@@ -132,16 +132,6 @@ function readRoute(given: Route): Required<Route> {
   if (service === undefined) throw invalid("route.service", "is missing: the name of the far service, or \"*\"");
   if (transport === undefined) throw invalid("route.transport", "is missing: what carries the messages there");
   return { service, transport, batch };
-}
-
-/** What was thrown, for people; it may be anything, and even throw when it is looked at. */
-function shown(thrown: unknown): { name: string; message: string; code: string | undefined } {
-  try {
-    if (thrown instanceof Error) return { name: thrown.name, message: thrown.message === "" ? thrown.name : thrown.message, code: isBrokerError(thrown) ? thrown.code : undefined };
-    return { name: "Error", message: String(thrown), code: undefined };
-  } catch {
-    return { name: "Error", message: "something that can't be shown", code: undefined };
-  }
 }
 
 /** A transport of the application's, for the wasm side. Rejections are `{ message }`. */

@@ -5,8 +5,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, join_all, select};
 
 use super::Broker;
-use crate::call::Call;
-use crate::call::unexpected;
+use crate::call::{Call, unexpected};
 use crate::definitions::check_name;
 use crate::error::{Error, ErrorCode, Result};
 use crate::transmission::{Route, Transport};
@@ -15,6 +14,7 @@ use crate::views::{Extent, Seen, View};
 
 /// So long another context that transmits is waited for, in milliseconds; then this one does it itself.
 const PATIENCE: f64 = 5_000.0;
+
 /// What an attempt to transmit everything has come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transmitted {

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use serde::Deserialize;
 
+use crate::ids::Role;
 pub(crate) use alter::{alter_queue, alter_service, switch_off};
 pub(crate) use catalog::{Catalog, Contract, MessageType, QueueDefinition, ServiceDefinition};
 pub(crate) use define::define;
@@ -94,6 +95,15 @@ impl SentBy {
             Self::Initiator => "initiator",
             Self::Target => "target",
             Self::Any => "any",
+        }
+    }
+
+    /// Whether a side of a conversation may send it.
+    pub(crate) fn lets(self, role: Role) -> bool {
+        match self {
+            Self::Initiator => role == Role::Initiator,
+            Self::Target => role == Role::Target,
+            Self::Any => true,
         }
     }
 

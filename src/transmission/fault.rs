@@ -5,8 +5,9 @@ use std::rc::Rc;
 use super::MessageEnvelope;
 use super::delivery::{Delivery, later};
 use super::read::{MOST_DESCRIPTION, Verdict};
-use crate::definitions::{FIRST_QUEUE, SentBy};
+use crate::definitions::FIRST_QUEUE;
 use crate::error::ErrorCode;
+use crate::ids::Role;
 use crate::stop::{Outcome, Stop};
 use crate::work::Work;
 
@@ -37,12 +38,9 @@ pub(super) fn fault(
         let text = format!("The contract \"{contract}\" does not have the message type \"{}\".", message.message_type);
         return Ok(Some(Ok(Fault { code: -8431, text })));
     };
-    let wrong = match sent_by {
-        SentBy::Target if message.from_initiator => Some(-8457),
-        SentBy::Initiator if !message.from_initiator => Some(-8437),
-        _ => None,
-    };
-    if let Some(code) = wrong {
+    let sender = if message.from_initiator { Role::Initiator } else { Role::Target };
+    if !sent_by.lets(sender) {
+        let code = if message.from_initiator { -8457 } else { -8437 };
         let text = format!(
             "Only the {} may send \"{}\" on the contract \"{contract}\".",
             sent_by.name(),

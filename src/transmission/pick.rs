@@ -63,8 +63,6 @@ pub(crate) struct Pick {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Picked {
     pub(crate) handed: Vec<Handed>,
-    /// When something more may be handed over, maybe now.
-    pub(crate) next: Option<Instant>,
     /// The service looked at last.
     pub(crate) after: Option<Rc<str>>,
     /// Why a conversation was passed over, and which.
@@ -86,7 +84,7 @@ impl Pick {
         work.after_others()?;
         let mut picked = Picked::default();
         let services = self.services(work, &mut picked)?;
-        let mut turns = self.turns(work, &services, &mut picked)?;
+        let mut turns = self.turns(work, &services)?;
         turns.truncate(self.sides);
         work.need(turns.iter().map(|turn| turn.side.conversation), [])?;
         let mut is_missing = false;
@@ -113,7 +111,7 @@ impl Pick {
             range.lower = Bound::Including(OutgoingTurn::after_service(after));
         }
         let mut is_second_round = self.after.is_none();
-        // Those that are skipped count, too: nobody has thousands of routes.
+        // One read for each, those that have a route of their own included: there are no more of them than routes.
         while services.len() < SERVICES {
             let key = work.get_keys(StoreName::Turns, range.clone(), Some(1))?.first().and_then(Key::from_value);
             let Some((service, _)) = key.as_ref().and_then(OutgoingTurn::place) else {
@@ -138,7 +136,7 @@ impl Pick {
     }
 
     /// Who may hand something over, in their order.
-    fn turns(&self, work: &mut Work<'_>, services: &[Rc<str>], picked: &mut Picked) -> Outcome<Vec<OutgoingTurn>> {
+    fn turns(&self, work: &mut Work<'_>, services: &[Rc<str>]) -> Outcome<Vec<OutgoingTurn>> {
         let limit = (self.sides + self.except.len()).to_u32().unwrap_or(u32::MAX).saturating_add(1);
         let (mut found, mut is_missing) = (Vec::new(), false);
         let mut read = |work: &mut Work<'_>, range, limit| match work.read_range(
@@ -176,15 +174,9 @@ impl Pick {
         found.sort_by_key(|turn: &OutgoingTurn| turn.side);
         found.dedup_by_key(|turn| turn.side);
         let now = work.now;
-        found.retain(|turn| !self.except.contains(&turn.side));
-        let later = found.iter().map(|turn| turn.at).filter(|at| *at > now);
-        picked.next = later.reduce(f64::min);
-        found.retain(|turn| turn.at <= now);
+        found.retain(|turn| turn.at <= now && !self.except.contains(&turn.side));
         let rank = |turn: &OutgoingTurn| (10.0 - level(turn, now), turn.time, turn.side);
         found.sort_by(|one, other| rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal));
-        if found.len() > self.sides {
-            picked.next = Some(now);
-        }
         Ok(found)
     }
 

@@ -7,15 +7,14 @@ use super::{Refusal, Reply, SendResult, backoff, failing};
 use crate::arrival;
 use crate::body::{Part, Value};
 use crate::conversation::{Conversation, State};
-use crate::definitions::SentBy;
+use crate::definitions::FIRST_QUEUE;
 use crate::error_queue::{self, FailedAt};
 use crate::ids::{Role, SideId, is_id, text};
 use crate::message::{Class, Row, system};
-use crate::notice::Dropped;
 use crate::reading::read_runs;
 use crate::recoverability::Thrown;
 use crate::stop::Outcome;
-use crate::verbs::shared_columns;
+use crate::verbs::drop_rows;
 use crate::waits;
 use crate::work::Work;
 
@@ -183,15 +182,15 @@ fn refuse(
         return Ok(false);
     };
     let row = run.row(work, index)?;
+    let refused = format!("the far side refused it: {}", refusal.description);
     if system::is_system(&row.message_type) {
         // Nobody could do anything with it in the error queue.
-        let reason: Rc<str> = format!("the far side refused it: {}", refusal.description).into();
-        drop_row(work, conversation, role, &row, reason);
+        drop_rows(work, conversation, role, &[row], &refused);
         let_go(work, conversation, role, number + 1)?;
         return Ok(true);
     }
     if refusal.ends {
-        drop_row(work, conversation, role, &row, format!("the far side refused it: {}", refusal.description).into());
+        drop_rows(work, conversation, role, &[row], &refused);
         // The last word takes the place of all that waits, this message included.
         failing::end(work, conversation, role, refusal.code, &refusal.description)?;
         return Ok(false);
@@ -229,14 +228,6 @@ fn with_headers(row: &Row, more: &[(&'static str, Rc<str>)]) -> Option<Part> {
     Some(own.with_fields(more).into())
 }
 
-fn drop_row(work: &mut Work<'_>, conversation: &Conversation, role: Role, row: &Row, reason: Rc<str>) {
-    let mut message = shared_columns(conversation, role);
-    message.push(("messageId", Value::from(&*text(row.id))));
-    message.push(("messageTypeName", Value::from(&*row.message_type)));
-    work.changes.notice.dropped.push(Dropped { reason, message, envelope: None });
-    work.changes.counts.dropped += 1;
-}
-
 /// A message that came with an answer arrives as if the far side had sent it.
 fn take_reply(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, reply: &Reply) -> Outcome<()> {
     let far = role.other();
@@ -261,11 +252,11 @@ fn take_reply(work: &mut Work<'_>, conversation: &mut Conversation, role: Role, 
         _ => Some("the conversation has ended here".into()),
     };
     if let Some(reason) = refused {
-        drop_row(work, conversation, far, &row, format!("the answer to a message could not be taken: {reason}").into());
+        drop_rows(work, conversation, far, &[row], &format!("the answer to a message could not be taken: {reason}"));
         return Ok(());
     }
     let ends = *reply.message_type == *system::END_DIALOG;
-    if *reply.message_type == *system::ERROR {
+    if is_error {
         return arrival::arrive_error(work, conversation, role, row, 0);
     }
     arrival::arrive(work, conversation, role, vec![row], ends)
@@ -278,26 +269,22 @@ fn why_not(
     far: Role,
     message_type: &str,
 ) -> Outcome<Option<Rc<str>>> {
-    if matches!(message_type, system::END_DIALOG | system::ERROR) {
-        let is_open = conversation.side(far.other()).is_some_and(|side| side.state == State::Conversing);
-        return Ok((!is_open).then(|| "the far side has ended the conversation before".into()));
-    }
-    if conversation.side(far.other()).is_some_and(|side| side.state != State::Conversing) {
+    if conversation.side(far.other()).is_none_or(|side| side.state != State::Conversing) {
         return Ok(Some("the far side has ended the conversation before".into()));
+    }
+    if matches!(message_type, system::END_DIALOG | system::ERROR) {
+        return Ok(None);
     }
     let contract = work.look_up(|catalog| catalog.contract(&conversation.contract))?;
     let entry = contract.entries.iter().find(|(name, _)| **name == *message_type);
-    let may = match (entry, far) {
-        (Some((_, SentBy::Any)), _) => true,
-        (Some((_, SentBy::Initiator)), far) => far == Role::Initiator,
-        (Some((_, SentBy::Target)), far) => far == Role::Target,
-        (None, _) => false,
-    };
-    if !may && entry.is_none() {
-        // It may have grown meanwhile.
-        work.queue(crate::definitions::FIRST_QUEUE)?;
+    if entry.is_some_and(|(_, sent_by)| sent_by.lets(far)) {
+        return Ok(None);
     }
-    Ok((!may).then(|| {
-        format!("the contract \"{}\" does not let the far side send \"{message_type}\"", conversation.contract).into()
-    }))
+    if entry.is_none() {
+        // It may have grown meanwhile.
+        work.queue(FIRST_QUEUE)?;
+    }
+    Ok(Some(
+        format!("the contract \"{}\" does not let the far side send \"{message_type}\"", conversation.contract).into(),
+    ))
 }

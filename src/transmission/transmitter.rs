@@ -162,9 +162,6 @@ impl Core {
                 }
                 break;
             }
-            if calls.is_empty() && settled.is_empty() && !may_go_on {
-                return Ok(called);
-            }
         }
     }
 
@@ -235,8 +232,8 @@ impl Core {
             route.unreadable.borrow_mut().push(side);
         }
         // What came of it is not known in the database: nothing more of it goes before it is.
-        let is_settled = |handed: &Handed| settled.iter().all(|settle| settle.side != handed.side);
-        Ok(picked.handed.into_iter().filter(is_settled).collect())
+        let is_known = |handed: &Handed| settled.iter().all(|settle| settle.side != handed.side);
+        Ok(picked.handed.into_iter().filter(is_known).collect())
     }
 
     /// A step, with the verbs that wait. What can't be read is mended first.

@@ -15,7 +15,7 @@ pub(crate) const HAS_ENDED: &str = "the far side has ended the conversation";
 pub(super) const IS_GONE: &str = "the far endpoint is gone";
 
 /// Rows that `role` has sent go nowhere: every broker hears of each.
-pub(super) fn drop_rows(work: &mut Work<'_>, conversation: &Conversation, role: Role, rows: &[Row], reason: &str) {
+pub(crate) fn drop_rows(work: &mut Work<'_>, conversation: &Conversation, role: Role, rows: &[Row], reason: &str) {
     let reason: Rc<str> = reason.into();
     for row in rows {
         let mut message = shared_columns(conversation, role);

@@ -23,7 +23,7 @@ pub(crate) use begin_dialog::Begun;
 pub use begin_dialog::{BeginDialog, ConversationInfo};
 pub(crate) use deliver::drop_outgoing;
 pub(crate) use deliver::{deliver_later, is_local};
-pub(crate) use dropped::{HAS_ENDED, drop_stored, shared_columns};
+pub(crate) use dropped::{HAS_ENDED, drop_rows, drop_stored, shared_columns};
 pub(crate) use end_conversation::{End, append_last_word};
 pub use end_conversation::{EndError, EndOptions, EndResult};
 pub(crate) use end_lane::end_lane;

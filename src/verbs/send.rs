@@ -10,7 +10,7 @@ use crate::body::{Body, Part};
 use crate::changes::Pending;
 use crate::clock::Instant;
 use crate::conversation::{Conversation, Outgoing, Side, State};
-use crate::definitions::{Catalog, SentBy};
+use crate::definitions::Catalog;
 use crate::delayed::{Delay, To, check_lifetime, schedule};
 use crate::error::{Error, ErrorCode};
 use crate::ids::{Role, SideId};
@@ -191,11 +191,8 @@ fn check_type(work: &mut Work<'_>, conversation: &Conversation, role: Role, mess
                 .into());
         }
     };
-    let (wrong, number) = match role {
-        Role::Initiator => (sent_by == SentBy::Target, 8432),
-        Role::Target => (sent_by == SentBy::Initiator, 8434),
-    };
-    if wrong {
+    if !sent_by.lets(role) {
+        let number = if role == Role::Initiator { 8432 } else { 8434 };
         let error = Error::new(
             ErrorCode::WrongDirection,
             format!(

@@ -22,6 +22,11 @@ inPage("what a getter or a proxy throws is InvalidArgument, at every entrance, a
     () => pb.deleteBroker(proxy),
   ];
   for (const call of calls) await h.rejects(call(), { code: "InvalidArgument" });
+  // What is thrown may itself throw when it is looked at.
+  for (const odd of [Object.create(null), Object.defineProperty(new Error("x"), "message", { get() { throw odd; } }), Object.assign(new Error("x"), { name: Symbol("s") })]) {
+    const error = await h.rejects(broker.define({ get queues() { throw odd; } }), { code: "InvalidArgument" });
+    h.match(error.message, /reading them threw something that can't be shown/);
+  }
   h.equal((await broker.queues()).map((queue) => queue.name).join(), "a,error", "queues");
 });
 

@@ -17,9 +17,7 @@ after(() => server?.close());
 
 inPage("a message waits at the server for a broker that serves its service, and its acknowledgement for the sender", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const connection = await n.connect(url);
-  const names = n.freshNames();
+  const { names, connection } = await n.server();
   const customer = new n.Peer(connection, names);
   const envelope = customer.first("Küche/1");
   // Nobody has listened here yet: there is no stream and no queue.
@@ -57,9 +55,7 @@ inPage("a message waits at the server for a broker that serves its service, and 
 
 inPage("of three brokers that serve one service exactly one gets a conversation, however often its first message is there", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { url, names, connection } = await n.server();
   const customer = new n.Peer(connection, names);
   const first = Array.from({ length: 100 }, () => customer.first("Kitchen"));
   await customer.send(first[0]);
@@ -85,9 +81,7 @@ inPage("of three brokers that serve one service exactly one gets a conversation,
 
 inPage("the claim decides: who lost it passes the message on, and the rest of the conversation goes where the first message went", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { url, names, connection } = await n.server();
   const [customer, one] = [new n.Peer(connection, names), new n.Peer(connection, names)];
   const two = new n.Peer(await n.connect(url), names).listen("Kitchen");
   const js = n.jetstream(connection);
@@ -113,9 +107,7 @@ inPage("the claim decides: who lost it passes the message on, and the rest of th
 
 inPage("an answer of the server that is lost makes no second message and no second claim", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { names, connection } = await n.server();
   const lost = [];
   /** The same connection, which loses the first answer about each subject of a kind. */
   const losing = (kind) => Object.create(connection, {
@@ -150,9 +142,7 @@ inPage("an answer of the server that is lost makes no second message and no seco
 
 inPage("what has to wait comes again after its time and holds up nobody, however much of it there is", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { names, connection } = await n.server();
   const customer = new n.Peer(connection, names).listen();
   const shop = new n.Peer(connection, names, {
     answer: ({ messageType }, from, times) => (messageType === "Poison" ? { status: "later", after: 30, reason: "for ever" } : messageType === "Slow" ? { status: "later", after: 3_600_000, reason: "in an hour" } : messageType === "Shy" && times < 4 ? { status: "later", reason: "not yet", after: 20 } : undefined),
@@ -172,9 +162,7 @@ inPage("what has to wait comes again after its time and holds up nobody, however
 
 inPage("what is refused never comes again, and its reply goes to the sender", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { names, connection } = await n.server();
   const customer = new n.Peer(connection, names).listen();
   const shop = new n.Peer(connection, names, {
     answer: (envelope) => (envelope?.messageType !== "Order" ? { status: "refused", reason: "malformed" } : { status: "refused", reason: "contract", reply: { ...envelope, kind: "message", fromInitiator: false, sequence: 0, fromBroker: shop.id, toBroker: customer.id, messageType: "Error" } }),
@@ -216,9 +204,7 @@ inPage("what is refused never comes again, and its reply goes to the sender", as
 
 inPage("a broker that fails gets everything again, what came before alone", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { names, connection } = await n.server();
   const customer = new n.Peer(connection, names).listen();
   const calls = [];
   const shop = new n.Peer(connection, names, {
@@ -237,9 +223,7 @@ inPage("a broker that fails gets everything again, what came before alone", asyn
 
 inPage("nothing comes after the signal, what was fetched goes to another reader at once, and services may change", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { url, names, connection } = await n.server();
   const customer = new n.Peer(connection, names).listen();
   let release;
   const id = crypto.randomUUID();
@@ -278,9 +262,7 @@ inPage("nothing comes after the signal, what was fetched goes to another reader 
 
 inPage("a queue that is deleted at the server is made again, and so is a stream", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { names, connection } = await n.server();
   const customer = new n.Peer(connection, names).listen();
   const shop = new n.Peer(connection, names).listen("Kitchen");
   await customer.send(customer.first("Kitchen"));
@@ -298,9 +280,7 @@ inPage("a queue that is deleted at the server is made again, and so is a stream"
 
 inPage("what can't be sent says why", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const names = n.freshNames();
-  const connection = await n.connect(url);
+  const { url, names, connection } = await n.server();
   const customer = new n.Peer(connection, names);
   const [large] = await customer.send(customer.first("Kitchen", { body: "x".repeat(connection.info.max_payload) }));
   h.equal([large.status, large.code, large.then], ["refused", 413, "end"]);
@@ -337,8 +317,7 @@ inPage("what can't be sent says why", async (h) => {
 
 inPage("options are checked by name", async (h) => {
   const n = await import("/fixtures/nats.mjs");
-  const { default: url } = await import("/nats-url.js");
-  const connection = await n.connect(url);
+  const { connection } = await n.server();
   const good = { connection, stream: "s" };
   for (const [argument, options] of [
     ["options", undefined], ["options", null], ["connection", { stream: "s" }], ["connection", { connection: {}, stream: "s" }], ["stream", { connection }], ["stream", { connection, stream: "a.b" }],
