@@ -128,6 +128,30 @@ inPage("a signal aborts when nobody waits for the answer", async (h) => {
   }
 });
 
+inPage("offline one conversation is tried at a time, and nothing stops", async (h) => {
+  const broker = await h.openShop();
+  let isOnLine = false;
+  Object.defineProperty(navigator, "onLine", { configurable: true, get: () => isOnLine });
+  let calls = 0, underWay = 0, most = 0;
+  const release = [];
+  for (let order = 0; order < 6; order += 1) await (await broker.beginDialog({ from: "Counter", to: "Bank", contract: "Ordering" })).send("Order", order);
+  await broker.route({ service: "Bank", transport: { send: async (envelopes) => {
+    [calls, underWay] = [calls + 1, underWay + 1];
+    most = Math.max(most, underWay);
+    if (isOnLine) await new Promise((resolve) => { release.push(resolve); });
+    // A call of another conversation would begin meanwhile.
+    else await broker.stats();
+    underWay -= 1;
+    if (calls === 2) isOnLine = true;
+    return envelopes.map(() => ({ status: "acknowledged" }));
+  } } });
+  await h.until(() => release.length === 4, "the other four side by side");
+  h.equal([calls, most], [6, 4]);
+  delete navigator.onLine;
+  for (const resolve of release) resolve();
+  await h.until(async () => (await broker.stats()).transmissionQueued === 0);
+});
+
 inPage("online tries what has failed at once", async (h) => {
   const broker = await h.openShop();
   let calls = 0;

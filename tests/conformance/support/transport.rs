@@ -1,6 +1,6 @@
 //! A transport that answers what a test tells it to, and keeps what it was handed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -36,6 +36,7 @@ pub(crate) struct Wire {
     always: Rc<RefCell<Option<Told>>>,
     calls: Rc<RefCell<Vec<Vec<MessageEnvelope>>>>,
     waiting: Rc<RefCell<Vec<oneshot::Sender<()>>>>,
+    is_slow: Rc<Cell<bool>>,
 }
 
 impl Wire {
@@ -61,6 +62,11 @@ impl Wire {
     /// The same as they are.
     pub(crate) fn envelopes(&self) -> Vec<Vec<MessageEnvelope>> {
         self.calls.take()
+    }
+
+    /// It says that it will probably reach nobody, or does so no more.
+    pub(crate) fn slow(&self, is_slow: bool) {
+        self.is_slow.set(is_slow);
     }
 
     /// How many calls wait for an answer.
@@ -89,6 +95,10 @@ impl Transport for Wire {
             Told::Waits => self.wait_for(acknowledged(), count),
             Told::WaitsFor(result) => self.wait_for(result, count),
         }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.is_slow.get()
     }
 }
 

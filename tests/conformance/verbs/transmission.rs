@@ -18,6 +18,7 @@ mount! {
     the_first_message_goes_alone_until_it_is_acknowledged,
     batches_are_as_large_as_the_route_says,
     six_conversations_are_under_way_at_a_time,
+    one_is_tried_at_a_time_while_the_network_is_away,
     of_one_conversation_there_is_one_call_at_a_time,
     the_higher_priority_goes_first,
     who_waits_rises_by_a_level_every_half_minute,
@@ -149,6 +150,31 @@ async fn six_conversations_are_under_way_at_a_time(shop: &Shop) {
     wire.answer();
     settle().await;
     assert_eq!((wire.calls(), wire.waiting()), (vec![vec!["Order 0 6".to_owned()]], 6));
+    while wire.waiting() > 0 {
+        wire.answer();
+        settle().await;
+    }
+    assert_eq!(shop.outside().await, [""; 0]);
+}
+
+async fn one_is_tried_at_a_time_while_the_network_is_away(shop: &Shop) {
+    let wire = Wire::default();
+    for number in 0..9 {
+        let handle = far(shop, "Elsewhere").await;
+        shop.send(&handle, "Order", &number.to_string()).await;
+    }
+    wire.always(Told::Waits);
+    wire.slow(true);
+    shop.broker.route("Elsewhere", Rc::new(wire.clone()), 50).expect("there is none yet");
+    settle().await;
+    assert_eq!((wire.calls().len(), wire.waiting()), (1, 1));
+    wire.answer();
+    settle().await;
+    assert_eq!((wire.calls().len(), wire.waiting()), (1, 1), "it never stops");
+    wire.slow(false);
+    wire.answer();
+    settle().await;
+    assert_eq!((wire.calls().len(), wire.waiting()), (6, 6));
     while wire.waiting() > 0 {
         wire.answer();
         settle().await;
